@@ -33,6 +33,7 @@ mod page;
 mod prompt_length;
 mod reading;
 mod scheduler;
+mod scopes;
 mod served;
 mod server;
 mod session_pool;

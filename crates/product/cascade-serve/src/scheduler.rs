@@ -10,16 +10,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cascade_core::Prompt;
+use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{
     Cascade, Finish, Generation, GenerationOutput, Options, StepReport, TokenLogprobs,
 };
-use cascade_models::{Participant, Running as TakesPart};
+use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
 
 use crate::answer::{AnswerSender, Done, Failure};
 use crate::cache_room::{Reservation, Reservations};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
+use crate::scopes::Scopes;
 use crate::served::Served;
 use crate::session_pool::{IdleSession, SessionPool};
 use crate::speculation::SpeculationSettings;
@@ -96,6 +97,7 @@ struct State {
     /// Memory for those.
     reservations: Reservations,
     pool: SessionPool,
+    scopes: Scopes,
     stopping: bool,
     /// Whether what runs is given up.
     aborting: bool,
@@ -114,8 +116,8 @@ struct Running {
     prompt: Prompt,
     settings: SpeculationSettings,
     owner: Owner,
-    /// Whether what the session knows of the prompt is the owner's own.
-    knows_owner: bool,
+    /// Tokens of the prompt that the owner has asked about before, at most.
+    known: usize,
     /// Log probabilities of the prompt as far as they are known, until all are.
     prompt_scores: Option<PromptScores>,
     answer: AnswerSender,
@@ -137,7 +139,7 @@ impl Running {
         (generation, participant): Generating,
         reservation: Arc<Reservation>,
         started: Instant,
-        knows_owner: bool,
+        known: usize,
     ) -> Self {
         Self {
             generation,
@@ -149,7 +151,7 @@ impl Running {
             settings: job.settings,
             owner: job.owner,
             // A prompt that is scored is computed anew.
-            knows_owner: knows_owner && job.prompt_logprobs.is_none(),
+            known: job.prompt_logprobs.map_or(known, |_| 0),
             prompt_scores: job.prompt_logprobs.map(PromptScores::new),
             answer: job.answer,
             times: Times {
@@ -197,6 +199,10 @@ struct Admission {
     evicted: Option<IdleSession>,
     /// Memory for it.
     reservation: Arc<Reservation>,
+    /// What the owner's answers have read.
+    prefixes: Arc<SharedPrefixes>,
+    /// Whether that is the owner's own.
+    are_own: bool,
 }
 
 /// What became of a step.
@@ -223,6 +229,7 @@ impl Scheduler {
         };
         let state = State {
             pool: SessionPool::new(options.shares_caches()),
+            scopes: Scopes::new(options.shares_caches()),
             ..State::default()
         };
         let scheduler = Arc::new(Self {
@@ -361,6 +368,8 @@ impl Scheduler {
         Some(Admission {
             evicted: full.then(|| state.pool.evict()).flatten(),
             reservation: state.reservations.add(needed, participant),
+            prefixes: state.scopes.of(job.owner),
+            are_own: !state.scopes.has_others(job.owner),
             job,
             idle,
         })
@@ -407,19 +416,25 @@ impl Scheduler {
             idle,
             evicted,
             reservation,
+            prefixes,
+            are_own,
         } = admission;
         drop(evicted);
         let started = Instant::now();
         if job.answer.is_abandoned() {
             return self.release(idle, &started, &reservation);
         }
-        let knows_owner = idle
-            .as_ref()
-            .is_some_and(|idle| idle.owner == Some(job.owner));
-        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner))) {
+        let own = idle.as_ref().filter(|idle| idle.owner == Some(job.owner));
+        let known = match (are_own, own) {
+            (true, _) => usize::MAX,
+            (false, None) => 0,
+            (false, Some(own)) => common_prefix(&own.context, &job.prompt.context),
+        };
+        let knows_owner = own.is_some();
+        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
             Some(Ok(generating)) => {
                 reservation.is_for(&generating.1);
-                let running = Running::new(job, generating, reservation, started, knows_owner);
+                let running = Running::new(job, generating, reservation, started, known);
                 match self.shares_forwards {
                     true => self.drive(running),
                     false => self.hand_back(running),
@@ -443,6 +458,7 @@ impl Scheduler {
         job: &Job,
         idle: Option<IdleSession>,
         knows_owner: bool,
+        prefixes: Arc<SharedPrefixes>,
     ) -> Result<Generating, Failure> {
         let (cascade, participant) = match idle {
             Some(mut idle) => {
@@ -453,6 +469,7 @@ impl Scheduler {
             }
             None => self.served.cascade(&job.settings).map_err(refused)?,
         };
+        participant.share_prefixes(Some(prefixes));
         let generation = cascade.into_generation(&job.prompt, &job.options);
         let generation = generation.map_err(|error| Failure::Model(error.to_string()))?;
         Ok((generation, participant))
@@ -584,10 +601,7 @@ impl Scheduler {
             mut context,
         } = running.prompt;
         // What others said is nobody's business, not even that they said it.
-        let cached_tokens = match running.knows_owner {
-            true => cached(&output, context.len()),
-            false => 0,
-        };
+        let cached_tokens = cached(&output, context.len()).min(running.known);
         let prompt_tokens = source.len() + context.len();
         context.extend(&output.tokens);
         let done = Done {
