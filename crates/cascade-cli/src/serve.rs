@@ -17,6 +17,7 @@ use crate::costs::with_costs;
 use crate::exit::ExitCode;
 use crate::health;
 use crate::models::{configuration, set_decoding};
+use crate::tables::size;
 use crate::templates::{Asked, Template};
 use crate::terminal;
 
@@ -129,10 +130,15 @@ struct NetworkArgs {
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
     /// Maximum number of concurrent answers, each with its own caches on the shared weights; on a
-    /// CPU they share forwards [default: as many as memory holds at --max-context, 4 to 16; 4 to 8
-    /// on a GPU].
+    /// CPU they share forwards [default: 16; on a GPU as many as memory holds at --max-context, 4
+    /// to 8].
     #[arg(long, value_name = "N", value_parser = at_most(MOST_SESSIONS))]
     sessions: Option<usize>,
+
+    /// Memory for the keys and values of all answers on a CPU, such as 2GiB; an answer begins when
+    /// what it may need is free [default: nine tenths of the free memory].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    cache_memory: Option<u64>,
 
     /// Maximum number of requests in the queue; further ones are refused with status 429.
     #[arg(long, value_name = "N", default_value_t = Limits::default().queue)]
@@ -207,6 +213,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let served = Served::new(config, pool, template)?;
     if args.limits.sessions.is_none() {
         options.limits.sessions = served.default_sessions(options.limits.max_context)?;
+    }
+    if options.limits.cache_memory.is_none() {
+        options.limits.cache_memory = served.default_cache_memory();
     }
     say(&served, &options)?;
     let server = Server::bind(served, options)?;
@@ -295,6 +304,8 @@ impl LimitArgs {
         let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
         let mut limits = Limits::default();
         limits.sessions = self.sessions.unwrap_or(limits.sessions);
+        let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        limits.cache_memory = self.cache_memory.map(bytes);
         limits.queue = self.queue;
         limits.workers = self.workers;
         limits.max_context = self.max_context;

@@ -17,7 +17,7 @@ use anyhow::Result;
 
 use crate::exit::ExitCode;
 
-pub(crate) use args::{BigramCommand, NgramCommand};
+pub(crate) use args::{size, BigramCommand, NgramCommand};
 
 pub(crate) fn bigram(command: BigramCommand, threads: Option<usize>) -> Result<ExitCode> {
     match command {

@@ -220,7 +220,7 @@ pub(crate) struct ImportArgs {
 }
 
 /// A size in bytes: `2GiB`, `512 MiB`, `4GB`, `1000000`.
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {

@@ -89,6 +89,7 @@ pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use error::{Error, ErrorKind, Result};
 pub use locator::{model_source, register_embedded, EmbeddedFiles};
+pub use memory::CacheUse;
 pub use pool::{AssembleOptions, ModelPool, StandIn};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};

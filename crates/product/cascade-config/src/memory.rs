@@ -1,8 +1,10 @@
 //! Whether the models of a configuration fit into memory together, before any is loaded.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
-use cascade_models::{DType, DeviceSpec, FreeMemory, MemoryEstimate, Overcommit};
+use cascade_core::Prompt;
+use cascade_models::{DType, DeviceSpec, FreeMemory, Head, MemoryEstimate, Model, Overcommit};
 
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::lock;
@@ -30,6 +32,51 @@ struct Caches {
     spec: DeviceSpec,
     bytes: usize,
     free: Option<FreeMemory>,
+}
+
+/// The memory that keys and values take of the sessions of a configuration's models, as far as it
+/// is counted: on the CPU, with our kernels.
+#[derive(Debug)]
+pub struct CacheUse {
+    /// That have sessions in a cascade, one for each of its levels.
+    models: Vec<Arc<Model>>,
+    heads: Vec<Arc<Head>>,
+    /// What could be had on the CPU when the models were loaded, if that is known.
+    pub free: Option<FreeMemory>,
+}
+
+impl CacheUse {
+    /// Bytes of all sessions that these models have at present; of what several of them share,
+    /// once.
+    pub fn bytes(&self) -> usize {
+        let mut counted: Vec<&Arc<Model>> = Vec::new();
+        for model in &self.models {
+            if !counted.iter().any(|known| Arc::ptr_eq(known, model)) {
+                counted.push(model);
+            }
+        }
+        let of_models = counted.iter().filter_map(|model| model.cache_bytes());
+        let of_heads = self.heads.iter().map(|head| head.cache_bytes());
+        of_models.chain(of_heads).sum()
+    }
+
+    /// Bytes that a cascade takes at most for a prompt, an answer of so many tokens, and trees of
+    /// so many nodes.
+    pub fn needed(&self, prompt: &Prompt, tokens: usize, nodes: usize) -> usize {
+        let positions = prompt.context.len().saturating_add(tokens);
+        let (positions, source) = (positions.saturating_add(nodes), prompt.source.len());
+        let models = self.models.iter();
+        let of_models = models.filter_map(|model| model.cache_bytes_of(positions, source));
+        let of_heads = self.heads.iter().map(|head| head.cache_bytes_of(positions));
+        of_models.chain(of_heads).fold(0, usize::saturating_add)
+    }
+
+    /// Whether anything is counted.
+    pub fn is_counted(&self) -> bool {
+        self.models
+            .iter()
+            .any(|model| model.cache_bytes().is_some())
+    }
 }
 
 impl<'a> Demand<'a> {
@@ -108,6 +155,39 @@ impl ModelPool {
             }
         }
         Ok(None)
+    }
+
+    /// The memory of the sessions of a configuration's models, which are loaded if they are not.
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn cache_use(&self, config: &Config) -> Result<CacheUse> {
+        let target = self.target(config)?;
+        let mut cache_use = CacheUse {
+            models: vec![Arc::clone(&target.model)],
+            heads: Vec::new(),
+            free: None,
+        };
+        for (key, neural) in config.neural_drafters() {
+            let fail = |source| Error::model(&config.label, &key, source);
+            if self.stand_in(&neural.name).is_some() {
+                continue;
+            }
+            match neural.is_head {
+                true => {
+                    let head = self.head_of(neural, &target.model).map_err(fail)?;
+                    cache_use.heads.push(head);
+                }
+                false => {
+                    let model = self.model(neural).map_err(fail)?;
+                    cache_use.models.push(Arc::clone(&model.model));
+                }
+            }
+        }
+        let caches = self.caches(config, 1)?.into_iter();
+        let mut on_cpu = caches.filter(|caches| caches.spec == DeviceSpec::Cpu);
+        cache_use.free = on_cpu.next().and_then(|caches| caches.free);
+        Ok(cache_use)
     }
 
     /// How many sessions of so many tokens, on weights that are loaded, fit into the memory that is

@@ -9,6 +9,7 @@ use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use crate::cache::{Cache, Part, PAGE_SLOTS};
 use crate::kernels::Wide;
 use crate::{arch, side_by_side, threads, Isa};
 
@@ -20,12 +21,15 @@ fn duration(products: usize, elements: usize) -> usize {
 /// Keys, and later values, that are read at a time: few enough to stay in the first cache.
 const KEYS: usize = 64;
 
+// They lie in one page.
+const _: () = assert!(PAGE_SLOTS.is_multiple_of(KEYS));
+
 /// Queries that are compared with them at a time.
 const QUERIES: usize = 64;
 
 /// Keys or values, in one of the types that caches hold.
 #[derive(Clone, Copy, Debug)]
-pub enum Elements<'a> {
+pub(crate) enum Elements<'a> {
     /// As they were computed.
     F32(&'a [f32]),
     /// Rounded to bf16.
@@ -61,19 +65,37 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Keys and values of the heads of one layer, `[heads, count, head_dim]` each.
+/// Keys and values of the heads of one layer of a [`Cache`].
 #[derive(Clone, Copy, Debug)]
 pub struct KeysValues<'a> {
-    /// What queries are compared with.
-    pub keys: Elements<'a>,
-    /// What is mixed.
-    pub values: Elements<'a>,
-    /// Number of heads.
-    pub heads: usize,
+    pub(crate) cache: &'a Cache,
+    pub(crate) layer: usize,
     /// Keys of each head.
-    pub count: usize,
-    /// Elements from head to head.
-    pub head_stride: usize,
+    pub(crate) count: usize,
+}
+
+impl<'a> KeysValues<'a> {
+    /// Number of heads.
+    fn heads(&self) -> usize {
+        self.cache.shape().kv_heads
+    }
+
+    /// Keys or values of a head, `count` from number `first` on, which are no more than are read at
+    /// a time.
+    #[inline(always)]
+    fn some<'s>(
+        &self,
+        part: Part,
+        head: usize,
+        (first, count): (usize, usize),
+        room: &'s mut Vec<f32>,
+    ) -> &'s [f32]
+    where
+        'a: 's,
+    {
+        self.cache
+            .some((self.layer, part, head), first, count, room)
+    }
 }
 
 /// What is added to the scores of rows and keys; −∞ hides a key from a row.
@@ -198,7 +220,7 @@ impl<'a> Attention<'a> {
             bias_step,
             heads: (0, heads),
             shape: AttentionShape {
-                group: heads / keys_values.heads,
+                group: heads / keys_values.heads(),
                 rows,
                 head_dim,
             },
@@ -209,7 +231,7 @@ impl<'a> Attention<'a> {
     /// Estimated single-thread time in ns.
     fn duration(&self) -> usize {
         let keys = self.keys_values.count;
-        let elements = 2 * self.keys_values.heads * keys * self.shape.head_dim;
+        let elements = 2 * self.keys_values.heads() * keys * self.shape.head_dim;
         duration(self.queries.len() * keys, elements)
     }
 
@@ -230,7 +252,7 @@ impl<'a> Attention<'a> {
     fn share(&self, threads: usize, all: usize) -> usize {
         let (_, heads) = self.heads;
         let pieces = (4 * threads * self.duration()).div_ceil(all.max(1)).max(1);
-        match self.keys_values.heads >= threads.min(pieces) {
+        match self.keys_values.heads() >= threads.min(pieces) {
             true => heads.div_ceil(pieces).next_multiple_of(self.shape.group),
             false => heads.div_ceil(threads),
         }
@@ -330,11 +352,11 @@ impl Attention<'_> {
         room.reserve(queries.len() * keys);
         let Room { widened, scores } = room;
         let most = queries.iter().map(|query| query.visible).max().unwrap_or(0);
-        let start = head * self.keys_values.head_stride;
         for first in (0..most).step_by(KEYS) {
             let count = KEYS.min(most - first);
-            let elements = self.keys_values.keys;
-            let keys_here = elements.some(start + first * dim, count * dim, widened);
+            let keys_here = self
+                .keys_values
+                .some(Part::Keys, head, (first, count), widened);
             let scored = Scored {
                 queries,
                 keys: keys_here,
@@ -354,8 +376,9 @@ impl Attention<'_> {
         let mut sums = [0.0; QUERIES];
         for first in (0..most).step_by(KEYS) {
             let count = KEYS.min(most - first);
-            let elements = self.keys_values.values;
-            let values = elements.some(start + first * dim, count * dim, widened);
+            let values = self
+                .keys_values
+                .some(Part::Values, head, (first, count), widened);
             let weighted = Weighted {
                 queries,
                 weights: scores,
@@ -685,6 +708,7 @@ impl<const Q: usize> Mix<'_, Q> {
 mod tests {
     use super::super::tests::{assert_close, random};
     use super::*;
+    use crate::{CacheShape, CacheType};
 
     /// The same in f64, straight from the definition.
     fn exact(
@@ -694,9 +718,9 @@ mod tests {
         bias: ScoreBias<'_>,
     ) -> Vec<f64> {
         let rows = queries.len() / (heads * dim);
-        let of_head = |values: Elements<'_>, head: usize, key: usize, i: usize| {
-            let at = head / (heads / kv.heads) * kv.head_stride + key * dim + i;
-            f64::from(values.some(at, 1, &mut Vec::new())[0])
+        let of_head = |part, head: usize, key: usize, i: usize| {
+            let head = head / (heads / kv.heads());
+            f64::from(kv.some(part, head, (key, 1), &mut Vec::new())[i])
         };
         let mut out = vec![0.0; rows * heads * dim];
         for (head, row) in (0..heads).flat_map(|head| (0..rows).map(move |row| (head, row))) {
@@ -708,51 +732,54 @@ mod tests {
                     ScoreBias::PerHead(bias) => bias[(head * rows + row) * kv.count + key],
                 };
                 let products =
-                    (0..dim).map(|i| f64::from(query[i]) * of_head(kv.keys, head, key, i));
+                    (0..dim).map(|i| f64::from(query[i]) * of_head(Part::Keys, head, key, i));
                 (products.sum::<f64>() + f64::from(added)).exp()
             };
             let weights: Vec<f64> = (0..kv.count).map(weight).collect();
             let all: f64 = weights.iter().sum();
             for i in 0..dim {
                 let values =
-                    (0..kv.count).map(|key| weights[key] * of_head(kv.values, head, key, i));
+                    (0..kv.count).map(|key| weights[key] * of_head(Part::Values, head, key, i));
                 out[(row * heads + head) * dim + i] = values.sum::<f64>() / all;
             }
         }
         out
     }
 
-    fn rounded<T>(values: &[f32], round: fn(f32) -> T) -> Vec<T> {
-        values.iter().map(|&value| round(value)).collect()
+    /// A cache of one layer of `count` random keys and values.
+    fn cache(cache_type: CacheType, kv_heads: usize, count: usize, head_dim: usize) -> Cache {
+        let shape = CacheShape {
+            layers: 1,
+            kv_heads,
+            head_dim,
+        };
+        let size = kv_heads * count * head_dim;
+        let mut cache = Cache::of_type(shape, cache_type);
+        cache.reserve(count);
+        for (part, values) in [(Part::Keys, random(size)), (Part::Values, random(size + 1))] {
+            for (number, values) in values
+                .chunks_exact(head_dim)
+                .take(kv_heads * count)
+                .enumerate()
+            {
+                cache.write(0, part, number / count, number % count, values);
+            }
+        }
+        cache.commit(count);
+        cache
     }
 
     #[test]
     fn rows_do_not_see_each_other() {
         for (heads, kv_heads, rows, count, dim) in [(8, 2, 70, 200, 64), (3, 3, 19, 131, 24)] {
             let queries = random(heads * rows * dim);
-            let (keys, values) = (
-                random(kv_heads * count * dim),
-                random(kv_heads * count * dim + 1),
-            );
             let mut bias = random(rows * count);
             for (row, bias) in bias.chunks_exact_mut(count).enumerate() {
                 bias[count - rows + row + 1..].fill(f32::NEG_INFINITY);
             }
-            let halves = (
-                rounded(&keys, bf16::from_f32),
-                rounded(&values[1..], bf16::from_f32),
-            );
-            for (keys, values) in [
-                (Elements::F32(&keys), Elements::F32(&values[1..])),
-                (Elements::BF16(&halves.0), Elements::BF16(&halves.1)),
-            ] {
-                let kv = KeysValues {
-                    keys,
-                    values,
-                    heads: kv_heads,
-                    count,
-                    head_stride: count * dim,
-                };
+            for cache_type in CacheType::ALL {
+                let cache = cache(cache_type, kv_heads, count, dim);
+                let kv = cache.keys_values(0, count);
                 let all = attend(&queries, heads, dim, kv, ScoreBias::Shared(&bias));
                 for (row, all) in all.chunks_exact(heads * dim).enumerate() {
                     let of_row = |head: usize| &queries[(head * rows + row) * dim..][..dim];
@@ -807,17 +834,8 @@ mod tests {
         for (heads, kv_heads, rows) in [(32, 4, 3), (8, 1, 13), (12, 12, 7), (7, 7, 16)] {
             let (count, dim) = (300, 64);
             let queries = random(heads * rows * dim);
-            let (keys, values) = (
-                random(kv_heads * count * dim),
-                random(kv_heads * count * dim + 1),
-            );
-            let kv = KeysValues {
-                keys: Elements::F32(&keys),
-                values: Elements::F32(&values[1..]),
-                heads: kv_heads,
-                count,
-                head_stride: count * dim,
-            };
+            let cache = cache(CacheType::F32, kv_heads, count, dim);
+            let kv = cache.keys_values(0, count);
             let run = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
                 let attended = || attend(&queries, heads, dim, kv, ScoreBias::None);
@@ -836,36 +854,23 @@ mod tests {
         let made: Vec<_> = shapes
             .iter()
             .map(|&(rows, count)| {
-                let size = kv_heads * count * dim;
                 let mut bias = random(rows * count);
                 bias.iter_mut()
                     .skip(1)
                     .step_by(3)
                     .for_each(|bias| *bias = f32::NEG_INFINITY);
-                (
-                    random(heads * rows * dim),
-                    random(size),
-                    random(size + 1),
-                    bias,
-                )
+                let cache = cache(CacheType::F32, kv_heads, count, dim);
+                (random(heads * rows * dim), cache, bias)
             })
             .collect();
         let texts: Vec<_> = made
             .iter()
             .zip(shapes)
-            .map(
-                |((queries, keys, values, bias), (_, count))| TextAttention {
-                    queries,
-                    keys_values: KeysValues {
-                        keys: Elements::F32(keys),
-                        values: Elements::F32(&values[1..]),
-                        heads: kv_heads,
-                        count,
-                        head_stride: count * dim,
-                    },
-                    bias: ScoreBias::Shared(bias),
-                },
-            )
+            .map(|((queries, cache, bias), (_, count))| TextAttention {
+                queries,
+                keys_values: cache.keys_values(0, count),
+                bias: ScoreBias::Shared(bias),
+            })
             .collect();
         let alone = texts
             .iter()
@@ -890,27 +895,7 @@ mod tests {
             (2, 2, 3, 67, 80),
         ] {
             let queries = random(heads * rows * dim);
-            // Heads with room for more keys than there are.
-            let head_stride = (count + 5) * dim;
-            let (keys, values) = (
-                random(kv_heads * head_stride),
-                random(kv_heads * head_stride + 1),
-            );
-            let kv = KeysValues {
-                keys: Elements::F32(&keys),
-                values: Elements::F32(&values[1..]),
-                heads: kv_heads,
-                count,
-                head_stride,
-            };
-            let bf16s = (
-                rounded(&keys, bf16::from_f32),
-                rounded(&values[1..], bf16::from_f32),
-            );
-            let f16s = (
-                rounded(&keys, f16::from_f32),
-                rounded(&values[1..], f16::from_f32),
-            );
+            let caches = CacheType::ALL.map(|cache_type| cache(cache_type, kv_heads, count, dim));
             let hide = |mut bias: Vec<f32>| {
                 for row in bias.chunks_mut(count) {
                     row[0] = 0.0;
@@ -928,13 +913,8 @@ mod tests {
                 ScoreBias::Shared(&shared),
                 ScoreBias::PerHead(&own),
             ] {
-                let found = attend(&queries, heads, dim, kv, bias);
-                assert_close(&found, &exact(&queries, (heads, dim), kv, bias), 5e-5);
-                for (keys, values) in [
-                    (Elements::BF16(&bf16s.0), Elements::BF16(&bf16s.1)),
-                    (Elements::F16(&f16s.0), Elements::F16(&f16s.1)),
-                ] {
-                    let kv = KeysValues { keys, values, ..kv };
+                for cache in &caches {
+                    let kv = cache.keys_values(0, count);
                     let found = attend(&queries, heads, dim, kv, bias);
                     assert_close(&found, &exact(&queries, (heads, dim), kv, bias), 5e-5);
                 }
@@ -944,14 +924,9 @@ mod tests {
 
     #[test]
     fn hidden_keys_leave_no_trace() {
-        let (queries, keys, values) = (random(20), random(2 * 120), random(2 * 120 + 1));
-        let kv = |count| KeysValues {
-            keys: Elements::F32(&keys),
-            values: Elements::F32(&values[1..]),
-            heads: 2,
-            count,
-            head_stride: 120,
-        };
+        let queries = random(20);
+        let cache = cache(CacheType::F32, 2, 12, 10);
+        let kv = |count| cache.keys_values(0, count);
         let mut mask = [0.0; 12];
         mask[7..].fill(f32::NEG_INFINITY);
         let masked = attend(&queries, 2, 10, kv(12), ScoreBias::Shared(&mask));

@@ -1,11 +1,13 @@
 //! Keys and values of one sequence.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::{Elements, KeysValues};
+use crate::attention::{Elements, KeysValues};
 
 /// How keys and values are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,17 +76,128 @@ pub enum Part {
     Values,
 }
 
-/// Keys and values of one sequence, `[layers][keys, values][kv_heads][capacity][head_dim]`.
-/// Slots `..len` are committed; whatever lies behind is garbage.
+/// Slots of a [`Page`].
+pub const PAGE_SLOTS: usize = 64;
+
+/// Bytes of the pages of any number of caches, counted as they come and go. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct CacheMemory(Arc<AtomicUsize>);
+
+impl CacheMemory {
+    /// Bytes that there are at present; those of a page that several caches share, once.
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Keys and values of [`PAGE_SLOTS`] slots, `[layers][keys, values][kv_heads][slots][head_dim]`.
+#[derive(Debug)]
+pub struct Page {
+    store: Store,
+    memory: CacheMemory,
+}
+
+impl Page {
+    fn new(shape: CacheShape, cache_type: CacheType, memory: &CacheMemory) -> Self {
+        let elements = shape.elements_per_slot() * PAGE_SLOTS;
+        let store = match cache_type {
+            CacheType::F32 => Store::F32(vec![0.0; elements]),
+            CacheType::BF16 => Store::BF16(vec![bf16::ZERO; elements]),
+            CacheType::F16 => Store::F16(vec![f16::ZERO; elements]),
+        };
+        Self::counted(store, memory)
+    }
+
+    fn counted(store: Store, memory: &CacheMemory) -> Self {
+        let page = Self {
+            store,
+            memory: memory.clone(),
+        };
+        memory.0.fetch_add(page.bytes(), Ordering::Relaxed);
+        page
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        match &self.store {
+            Store::F32(store) => size_of_val(&store[..]),
+            Store::BF16(store) => size_of_val(&store[..]),
+            Store::F16(store) => size_of_val(&store[..]),
+        }
+    }
+
+    /// Copies the head that begins at `from` in `other` to where one begins here.
+    fn copy_head(&mut self, to: usize, other: &Self, from: usize, size: usize) {
+        match (&mut self.store, &other.store) {
+            (Store::F32(here), Store::F32(there)) => {
+                here[to..to + size].copy_from_slice(&there[from..from + size]);
+            }
+            (Store::BF16(here), Store::BF16(there)) => {
+                here[to..to + size].copy_from_slice(&there[from..from + size]);
+            }
+            (Store::F16(here), Store::F16(there)) => {
+                here[to..to + size].copy_from_slice(&there[from..from + size]);
+            }
+            _ => unreachable!("pages of one cache hold one type"),
+        }
+    }
+}
+
+impl Clone for Page {
+    fn clone(&self) -> Self {
+        Self::counted(self.store.clone(), &self.memory)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.memory.0.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}
+
+/// A page of a cache.
+#[derive(Clone, Debug)]
+enum Held {
+    /// Which this cache alone has, and may write.
+    Own(Page),
+    /// Which others may have, too. All of its slots are committed.
+    Shared(Arc<Page>),
+}
+
+impl Held {
+    fn page(&self) -> &Page {
+        match self {
+            Self::Own(page) => page,
+            Self::Shared(page) => page,
+        }
+    }
+
+    /// The page, to write: a copy, if others have it.
+    fn own(&mut self) -> &mut Page {
+        if let Self::Shared(page) = self {
+            *self = Self::Own(Page::clone(page));
+        }
+        match self {
+            Self::Own(page) => page,
+            Self::Shared(_) => unreachable!("it was made an own one"),
+        }
+    }
+}
+
+/// Keys and values of one sequence, in [pages](Page). Slots `..len` are committed; whatever lies
+/// behind is garbage.
 ///
 /// They are read where they lie. Appending copies the new rows only, and rolling back is an
-/// integer. Memory grows by doubling, so the capacity stays below twice the most slots ever needed
-/// (and at 64 below that); it never shrinks. A new cache allocates nothing.
+/// integer. Memory is taken page by page as slots are needed, and never moves. Caches of one shape
+/// and type can [share](Self::share) pages whose slots are committed: who writes to one takes a
+/// copy. A new cache allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shape: CacheShape,
-    store: Store,
-    capacity: usize,
+    cache_type: CacheType,
+    memory: CacheMemory,
+    /// Shared ones first.
+    pages: Vec<Held>,
     len: usize,
 }
 
@@ -95,20 +208,25 @@ enum Store {
     F16(Vec<f16>),
 }
 
-/// Does the same with a store of any type.
-macro_rules! of_any_type {
-    ($store:expr, $values:ident => $done:expr) => {
-        match $store {
-            Store::F32($values) => $done,
-            Store::BF16($values) => $done,
-            Store::F16($values) => $done,
+impl Store {
+    fn elements(&self) -> Elements<'_> {
+        match self {
+            Self::F32(store) => Elements::F32(store),
+            Self::BF16(store) => Elements::BF16(store),
+            Self::F16(store) => Elements::F16(store),
         }
-    };
+    }
+}
+
+/// Where the first element of the slot `slot` of its page lies there.
+fn place(shape: CacheShape, layer: usize, part: Part, head: usize, slot: usize) -> usize {
+    let plane = 2 * layer + usize::from(part == Part::Values);
+    ((plane * shape.kv_heads + head) * PAGE_SLOTS + slot % PAGE_SLOTS) * shape.head_dim
 }
 
 impl Cache {
-    /// Slots allocated at least.
-    const MIN_CAPACITY: usize = 64;
+    /// Pages that are kept behind those of the committed slots, for drafts that come and go.
+    const SPARE_PAGES: usize = 1;
 
     /// An empty cache, of f32.
     pub fn new(shape: CacheShape) -> Self {
@@ -117,14 +235,16 @@ impl Cache {
 
     /// An empty cache.
     pub fn of_type(shape: CacheShape, cache_type: CacheType) -> Self {
+        Self::counted(shape, cache_type, CacheMemory::default())
+    }
+
+    /// An empty cache whose pages are counted in `memory`.
+    pub fn counted(shape: CacheShape, cache_type: CacheType, memory: CacheMemory) -> Self {
         Self {
             shape,
-            store: match cache_type {
-                CacheType::F32 => Store::F32(Vec::new()),
-                CacheType::BF16 => Store::BF16(Vec::new()),
-                CacheType::F16 => Store::F16(Vec::new()),
-            },
-            capacity: 0,
+            cache_type,
+            memory,
+            pages: Vec::new(),
             len: 0,
         }
     }
@@ -141,32 +261,26 @@ impl Cache {
 
     /// Slots that there is memory for.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.pages.len() * PAGE_SLOTS
     }
 
-    /// Makes room for `rows` slots behind the committed ones. Costs a copy when it grows.
+    /// Bytes of its pages, those that it shares included.
+    pub fn bytes(&self) -> usize {
+        self.pages.iter().map(|held| held.page().bytes()).sum()
+    }
+
+    /// Makes room for `rows` slots behind the committed ones. Copies the page that the first of
+    /// them lies in if that is shared.
     pub fn reserve(&mut self, rows: usize) {
-        let needed = self.len + rows;
-        if needed <= self.capacity {
-            return;
+        let needed = (self.len + rows).div_ceil(PAGE_SLOTS);
+        let first = self.len / PAGE_SLOTS;
+        if let Some(held) = self.pages.get_mut(first) {
+            held.own();
         }
-        let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
-        let length = self.shape.elements_per_slot() * capacity;
-        let (head, grown) = (
-            self.capacity * self.shape.head_dim,
-            capacity * self.shape.head_dim,
-        );
-        let used = self.len * self.shape.head_dim;
-        of_any_type!(&mut self.store, store => {
-            let mut larger = vec![Default::default(); length];
-            if used > 0 {
-                for (to, from) in larger.chunks_exact_mut(grown).zip(store.chunks_exact(head)) {
-                    to[..used].copy_from_slice(&from[..used]);
-                }
-            }
-            *store = larger;
-        });
-        self.capacity = capacity;
+        while self.pages.len() < needed {
+            let page = Page::new(self.shape, self.cache_type, &self.memory);
+            self.pages.push(Held::Own(page));
+        }
     }
 
     /// Writes keys or values of `head` of `layer` of the row number `row` behind the committed
@@ -178,10 +292,10 @@ impl Cache {
     /// head.
     pub fn write(&mut self, layer: usize, part: Part, head: usize, row: usize, values: &[f32]) {
         let slot = self.len + row;
-        assert!(slot < self.capacity, "a row without a place in the cache");
-        let start = self.start(layer, part) + (head * self.capacity + slot) * self.shape.head_dim;
+        assert!(slot < self.capacity(), "a row without a place in the cache");
+        let start = place(self.shape, layer, part, head, slot);
         let place = start..start + self.shape.head_dim;
-        match &mut self.store {
+        match &mut self.pages[slot / PAGE_SLOTS].own().store {
             Store::F32(store) => store[place].copy_from_slice(values),
             Store::BF16(store) => store[place].convert_from_f32_slice(values),
             Store::F16(store) => store[place].convert_from_f32_slice(values),
@@ -189,57 +303,139 @@ impl Cache {
     }
 
     /// Keys and values of `layer` in the first `count` slots, a view.
+    ///
+    /// # Panics
+    /// If there are not so many slots.
     pub fn keys_values(&self, layer: usize, count: usize) -> KeysValues<'_> {
-        let size = self.capacity * self.shape.kv_heads * self.shape.head_dim;
-        let part = |part| {
-            let start = self.start(layer, part);
-            match &self.store {
-                Store::F32(store) => Elements::F32(&store[start..start + size]),
-                Store::BF16(store) => Elements::BF16(&store[start..start + size]),
-                Store::F16(store) => Elements::F16(&store[start..start + size]),
-            }
-        };
+        assert!(
+            count <= self.capacity(),
+            "slots without a place in the cache"
+        );
         KeysValues {
-            keys: part(Part::Keys),
-            values: part(Part::Values),
-            heads: self.shape.kv_heads,
+            cache: self,
+            layer,
             count,
-            head_stride: self.capacity * self.shape.head_dim,
         }
     }
 
-    fn start(&self, layer: usize, part: Part) -> usize {
-        let plane = 2 * layer + usize::from(part == Part::Values);
-        plane * self.shape.kv_heads * self.capacity * self.shape.head_dim
+    /// Elements of keys or values of a head in `count` slots from `first` on, which lie in one
+    /// page: where they lie, or widened into `room`.
+    #[inline(always)]
+    pub(crate) fn some<'s>(
+        &'s self,
+        (layer, part, head): (usize, Part, usize),
+        first: usize,
+        count: usize,
+        room: &'s mut Vec<f32>,
+    ) -> &'s [f32] {
+        let page = self.pages[first / PAGE_SLOTS].page();
+        let start = place(self.shape, layer, part, head, first);
+        page.store
+            .elements()
+            .some(start, count * self.shape.head_dim, room)
+    }
+
+    pub(crate) fn shape(&self) -> CacheShape {
+        self.shape
     }
 
     /// Makes the `rows` slots behind the committed ones committed, after every layer has written
     /// them.
     pub fn commit(&mut self, rows: usize) {
         self.len += rows;
-        debug_assert!(self.len <= self.capacity);
+        debug_assert!(self.len <= self.capacity());
     }
 
-    /// Forgets all slots from `len` on. Free.
+    /// Forgets all slots from `len` on. Pages that are far behind the last slot are given back.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+        let used = self.len.div_ceil(PAGE_SLOTS);
+        self.pages.truncate(used + Self::SPARE_PAGES);
+        let unused = self.pages.iter().skip(used);
+        let shared = unused.take_while(|held| matches!(held, Held::Shared(_)));
+        let shared = shared.count();
+        self.pages.drain(used..used + shared);
     }
 
     /// Moves `slots`, which ascend from `at` or later, to where the slot `at` begins, and forgets
     /// everything else from `at` on. Free if they lie there already.
     pub fn retain(&mut self, at: usize, slots: &[u32]) {
-        let size = self.shape.head_dim;
-        let mut moved = slots.iter().map(|&slot| slot as usize).zip(at..);
-        if moved.any(|(slot, to)| slot != to) {
-            of_any_type!(&mut self.store, store => {
-                for head in store.chunks_exact_mut(self.capacity * size) {
-                    for (slot, to) in slots.iter().map(|&slot| slot as usize).zip(at..) {
-                        head.copy_within(slot * size..(slot + 1) * size, to * size);
-                    }
-                }
-            });
+        let slots = slots.iter().map(|&slot| slot as usize);
+        for (slot, to) in slots.clone().zip(at..) {
+            if slot != to {
+                self.move_slot(slot, to);
+            }
         }
         self.len = at + slots.len();
+    }
+
+    /// Copies keys and values of a slot to one before it.
+    fn move_slot(&mut self, from: usize, to: usize) {
+        let (shape, size) = (self.shape, self.shape.head_dim);
+        let heads = 2 * shape.layers * shape.kv_heads;
+        let begins = |head: usize, slot: usize| (head * PAGE_SLOTS + slot % PAGE_SLOTS) * size;
+        let (before, here) = self.pages.split_at_mut(from / PAGE_SLOTS);
+        match before.get_mut(to / PAGE_SLOTS) {
+            Some(target) => {
+                let (target, source) = (target.own(), here[0].page());
+                for head in 0..heads {
+                    target.copy_head(begins(head, to), source, begins(head, from), size);
+                }
+            }
+            None => {
+                let moved = |head| {
+                    (
+                        begins(head, from)..begins(head, from) + size,
+                        begins(head, to),
+                    )
+                };
+                let moved = (0..heads).map(moved);
+                match &mut here[0].own().store {
+                    Store::F32(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
+                    Store::BF16(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
+                    Store::F16(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
+                }
+            }
+        }
+    }
+
+    /// The page of the slots from [`PAGE_SLOTS`] times `number` on, for [others](Self::adopt). It
+    /// is copied when this cache writes to it again.
+    ///
+    /// # Panics
+    /// If one of its slots is not committed.
+    pub fn share(&mut self, number: usize) -> Arc<Page> {
+        let end = (number + 1) * PAGE_SLOTS;
+        assert!(end <= self.len, "a page that is not committed");
+        let page = match self.pages.remove(number) {
+            Held::Own(page) => Arc::new(page),
+            Held::Shared(page) => page,
+        };
+        self.pages.insert(number, Held::Shared(Arc::clone(&page)));
+        page
+    }
+
+    /// Puts a page of the same content, which others have, in place of an own one.
+    ///
+    /// # Panics
+    /// As [`share`](Self::share).
+    pub fn replace(&mut self, number: usize, page: Arc<Page>) {
+        let end = (number + 1) * PAGE_SLOTS;
+        assert!(end <= self.len, "a page that is not committed");
+        self.pages[number] = Held::Shared(page);
+    }
+
+    /// Appends the slots of a page that a cache of the same shape and type shares.
+    ///
+    /// # Panics
+    /// If the committed slots do not end with a page, or the page is of another size.
+    pub fn adopt(&mut self, page: Arc<Page>) {
+        assert!(self.len.is_multiple_of(PAGE_SLOTS), "a page within a page");
+        let bytes = self.shape.elements_per_slot() * PAGE_SLOTS * self.cache_type.bytes();
+        assert_eq!(page.bytes(), bytes, "a page of another cache's shape");
+        self.pages.truncate(self.len / PAGE_SLOTS);
+        self.pages.push(Held::Shared(page));
+        self.len += PAGE_SLOTS;
     }
 }
 
@@ -285,14 +481,8 @@ mod tests {
         assert_eq!(cache.len(), stamps.len());
         for (slot, &stamp) in stamps.iter().enumerate() {
             for (layer, part, head) in places() {
-                let view = cache.keys_values(layer, stamps.len());
-                let found = match part {
-                    Part::Keys => view.keys,
-                    Part::Values => view.values,
-                };
-                let start = head * view.head_stride + slot * SHAPE.head_dim;
                 assert_eq!(
-                    found.some(start, SHAPE.head_dim, &mut Vec::new()),
+                    cache.some((layer, part, head), slot, 1, &mut Vec::new()),
                     content(stamp, (layer, part, head)),
                     "slot {slot}, layer {layer}"
                 );
@@ -338,8 +528,55 @@ mod tests {
             }
             most = most.max(twin.len());
             assert_holds(&cache, &twin);
-            assert!(cache.capacity() <= (2 * most).max(Cache::MIN_CAPACITY));
+            let used = cache.len().div_ceil(PAGE_SLOTS) * PAGE_SLOTS;
+            assert!(cache.capacity() <= used.max(most.next_multiple_of(PAGE_SLOTS)));
         }
+    }
+
+    /// Caches that share pages, of which each goes on in its own way.
+    #[test]
+    fn shared_pages_are_copied_when_they_are_written() {
+        let memory = CacheMemory::default();
+        let counted = || Cache::counted(SHAPE, CacheType::BF16, memory.clone());
+        let (mut first, mut second) = (counted(), counted());
+        let stamps: Vec<u32> = (0..2 * PAGE_SLOTS as u32 + 5).collect();
+        append(&mut first, &stamps);
+        let page = first.bytes() / 3;
+        assert_eq!(memory.bytes(), 3 * page);
+        for number in 0..2 {
+            second.adopt(first.share(number));
+        }
+        let kept = &stamps[..2 * PAGE_SLOTS];
+        assert_holds(&second, kept);
+        assert_eq!((second.bytes(), memory.bytes()), (2 * page, 3 * page));
+        // The first one takes back what lies in a shared page.
+        let back = PAGE_SLOTS + 7;
+        first.truncate(back);
+        append(&mut first, &[900, 901]);
+        assert_holds(&first, &[&stamps[..back], &[900, 901]].concat());
+        assert_holds(&second, kept);
+        append(&mut second, &[800]);
+        second.retain(2 * PAGE_SLOTS - 3, &[2 * PAGE_SLOTS as u32]);
+        assert_holds(&second, &[&stamps[..2 * PAGE_SLOTS - 3], &[800]].concat());
+        assert_holds(&first, &[&stamps[..back], &[900, 901]].concat());
+        drop(first);
+        second.truncate(0);
+        assert!(memory.bytes() <= second.bytes());
+        drop(second);
+        assert_eq!(memory.bytes(), 0);
+    }
+
+    #[test]
+    fn memory_of_a_long_text_is_given_back_when_a_short_one_follows() {
+        let memory = CacheMemory::default();
+        let mut cache = Cache::counted(SHAPE, CacheType::F32, memory.clone());
+        let stamps: Vec<u32> = (0..20 * PAGE_SLOTS as u32).collect();
+        append(&mut cache, &stamps);
+        let page = memory.bytes() / 20;
+        cache.truncate(10);
+        assert_eq!(memory.bytes(), 2 * page);
+        append(&mut cache, &[7; 2 * PAGE_SLOTS]);
+        assert_eq!(memory.bytes(), 3 * page);
     }
 
     #[test]

@@ -22,11 +22,12 @@ use std::sync::Arc;
 
 use cascade_core::{HiddenLayers, Result as CoreResult, Scores};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
+use cascade_cpu::{CacheMemory, PAGE_SLOTS};
 pub use cpu::compute_threads;
 
 use crate::dtype::Types;
 pub(crate) use crate::info::{Heads, ModelInfo};
-use crate::network::{LaunchCost, Network, NewRows, Sequence};
+use crate::network::{CacheUse, LaunchCost, Network, NewRows, Sequence};
 use crate::weights::Provider;
 #[cfg(any(feature = "gpu", feature = "candle"))]
 use crate::Error;
@@ -157,6 +158,11 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
 
     /// Bytes of keys and values in one slot, in all layers.
     fn bytes_per_slot(&self, shape: CacheShape) -> usize;
+
+    /// Where the pages of keys and values are counted, if they are.
+    fn cache_memory(&self) -> Option<&CacheMemory> {
+        None
+    }
 
     /// What the user should know of how weights are held, in sentences.
     fn notes(&self) -> Vec<String> {
@@ -388,6 +394,12 @@ impl<B: Backend> Network for BackendNetwork<B> {
 
     fn bytes_per_position(&self) -> usize {
         self.backend.bytes_per_slot(self.info.cache_shape())
+    }
+
+    fn cache_memory(&self) -> Option<CacheUse<'_>> {
+        let memory = self.backend.cache_memory()?;
+        let page = PAGE_SLOTS * self.bytes_per_position();
+        Some(CacheUse { memory, page })
     }
 
     fn hidden(&self) -> HiddenLayers {

@@ -92,24 +92,38 @@ struct Forward {
 
 /// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
 fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
-    let needs = calls.iter().map(|(session, scoring)| RowsNeeded {
-        context: session.missing(scoring),
-        nodes: scoring.nodes(),
-    });
-    let needs: Vec<RowsNeeded> = needs.collect();
     let Some((first, _)) = calls.first() else {
         return Forward::default();
     };
     let (model, chunk) = (Arc::clone(first.model()), first.chunk());
     let mut calls = calls;
+    for (session, scoring) in &mut calls {
+        session.adopt(scoring);
+    }
+    let needs = calls.iter().map(|(session, scoring)| RowsNeeded {
+        context: session.missing(scoring),
+        nodes: scoring.nodes(),
+    });
+    let needs: Vec<RowsNeeded> = needs.collect();
     let shares = match model.gathers() {
-        true => shares(&needs, chunk, company),
+        true => {
+            let waiting = waiting(&calls);
+            let taking_part = needs.iter().zip(&waiting);
+            let taking_part = taking_part.filter_map(|(need, waits)| (!waits).then_some(*need));
+            let taking_part: Vec<_> = taking_part.collect();
+            let mut shares = shares(&taking_part, chunk, company).into_iter();
+            let share = |waits| match waits {
+                true => None,
+                false => shares.next().flatten(),
+            };
+            waiting.into_iter().map(share).collect()
+        }
         // Sessions take turns.
         false => needs
             .iter()
             .enumerate()
             .map(|(turn, need)| (turn == 0).then(|| need.context.min(chunk)))
-            .collect(),
+            .collect::<Vec<_>>(),
     };
     let rows = calls.iter_mut().zip(&shares);
     let rows = rows.filter_map(|((session, scoring), share)| {
@@ -134,6 +148,18 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         rows: computed,
         reads_prompt,
     }
+}
+
+/// Which calls wait for the end of an older one, which computes what they can take over.
+fn waiting(calls: &[(&mut Session, &mut Scoring)]) -> Vec<bool> {
+    let mut waiting: Vec<bool> = Vec::with_capacity(calls.len());
+    for (session, scoring) in calls {
+        let older = calls.iter().zip(&waiting).filter(|(_, waits)| !**waits);
+        let mut older = older.map(|((other, its), _)| (&**other, &**its));
+        let waits = older.any(|other| session.waits_for(scoring, other));
+        waiting.push(waits);
+    }
+    waiting
 }
 
 /// Rows that a call still needs.

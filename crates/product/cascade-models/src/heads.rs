@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint};
 use cascade_core::{Architecture, HiddenLayers, ScorerInfo, TokenId, TokenTree};
+use cascade_cpu::{CacheMemory, PAGE_SLOTS};
 use cascade_hub::{ModelFiles, WeightFormat};
 
 pub use self::session::HeadSession;
@@ -29,7 +30,7 @@ use self::eagle3::Eagle3;
 use self::medusa::{Heads, Medusa};
 use self::observed::Observed;
 use self::recurrent::{Recurrent, RecurrentNetwork};
-use crate::backend::cpu::CpuLoader;
+use crate::backend::cpu::{Cpu, CpuLoader};
 use crate::backend::{Backend, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
@@ -63,6 +64,11 @@ trait HeadNetwork: Debug + Send + Sync {
     /// How tall a tree may be behind a context of which so many tokens, beside the last, have no
     /// states; `None` if it can say nothing there.
     fn reach(&self, beyond: usize) -> Option<usize>;
+
+    /// What has keys and values of its rows, if it has any.
+    fn caches(&self) -> Option<&Cpu> {
+        None
+    }
 
     /// What a session keeps. Allocates nothing.
     fn memory(self: Arc<Self>) -> Box<dyn Memory>;
@@ -257,6 +263,20 @@ impl Head {
     /// they are those of all its heads.
     pub fn bytes_per_forward(&self) -> usize {
         self.bytes_per_forward
+    }
+
+    /// Bytes of the keys and values of all its sessions at present.
+    pub fn cache_bytes(&self) -> usize {
+        let memory = self.network.caches().and_then(Backend::cache_memory);
+        memory.map_or(0, CacheMemory::bytes)
+    }
+
+    /// Bytes of keys and values that a session takes at most for so many positions.
+    pub fn cache_bytes_of(&self, positions: usize) -> usize {
+        let shape = self.info.cache_shape();
+        let slot = self.network.caches().map(|cpu| cpu.bytes_per_slot(shape));
+        let pages = positions.div_ceil(PAGE_SLOTS).saturating_add(1);
+        pages.saturating_mul(PAGE_SLOTS * slot.unwrap_or(0))
     }
 
     /// The vocabulary and the limits of its sessions, and what they observe.

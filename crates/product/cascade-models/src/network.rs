@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_core::{HiddenLayers, Result, Scores, TokenId, Want};
+use cascade_cpu::{Cache, CacheMemory, PAGE_SLOTS};
 
 use crate::info::ModelInfo;
 use crate::plan::Plan;
@@ -35,6 +36,10 @@ pub(crate) trait Network: Any + Debug + Send + Sync {
     /// position of the source are as many.
     fn bytes_per_position(&self) -> usize;
 
+    /// Bytes of the keys and values of all its sequences at present, and of so many positions of
+    /// one; `None` where they are not counted.
+    fn cache_memory(&self) -> Option<CacheUse<'_>>;
+
     /// The hidden states that its forwards give.
     fn hidden(&self) -> HiddenLayers;
 
@@ -61,6 +66,22 @@ pub(crate) trait Network: Any + Debug + Send + Sync {
 
     /// A sequence with nothing in it. Allocates nothing.
     fn sequence(self: Arc<Self>) -> Box<dyn Sequence>;
+}
+
+/// The memory that sequences of a network take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheUse<'a> {
+    /// What there is.
+    pub(crate) memory: &'a CacheMemory,
+    /// Bytes of a page.
+    pub(crate) page: usize,
+}
+
+impl CacheUse<'_> {
+    /// Bytes of so many positions.
+    pub(crate) fn of(self, positions: usize) -> usize {
+        self.page.saturating_mul(positions.div_ceil(PAGE_SLOTS))
+    }
 }
 
 /// Rows that a forward appends to a sequence, and what is read of them.
@@ -112,6 +133,17 @@ pub(crate) trait Sequence: Any + Debug + Send {
     /// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,
     /// which bounds the memory that a forward takes.
     fn chunk(&self) -> usize;
+
+    /// Bytes of its keys and values, those of the source included; 0 where they are not counted.
+    fn cache_bytes(&self) -> usize {
+        0
+    }
+
+    /// Its keys and values and those of the source, which sequences of one network can
+    /// [share](Cache::share), where they lie in pages.
+    fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
+        None
+    }
 
     /// Makes `source` what cross-attention reads. Encoding is put off until rows are appended.
     fn set_source(&mut self, source: &[TokenId]);

@@ -1,12 +1,14 @@
 //! Sessions: what a model has read, behind a scorer that seems to have no memory.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{
     common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
     TokenTree, Want, LARGEST_FORWARD,
 };
+use cascade_cpu::PAGE_SLOTS;
 
 use crate::backend::cpu::Cpu;
 use crate::backend::{BackendNetwork, ModelInfo};
@@ -15,6 +17,7 @@ use crate::dtype::Types;
 use crate::gathering::{self, ScoreCall};
 use crate::network::{LaunchCost, Network, NewRows, Read, Sequence};
 use crate::plan::Plan;
+use crate::prefixes::{SharedPrefixes, Sharing};
 use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
@@ -114,6 +117,29 @@ impl Model {
             Architecture::DecoderOnly => 0,
         };
         self.bytes_per_forward(rows) + (sequence + source) * self.network.bytes_per_position()
+    }
+
+    /// Bytes of the keys and values of all its sessions at present, pages that several of them
+    /// share counted once; `None` where they are not counted, which is elsewhere than on the CPU
+    /// with our kernels.
+    pub fn cache_bytes(&self) -> Option<usize> {
+        Some(self.network.cache_memory()?.memory.bytes())
+    }
+
+    /// Bytes of keys and values that a session takes at most for so many positions of a context and
+    /// of the trees behind it, and for a model with an encoder of a source; `None` where they are
+    /// not counted.
+    pub fn cache_bytes_of(&self, positions: usize, source: usize) -> Option<usize> {
+        let cache = self.network.cache_memory()?;
+        let start = usize::from(self.network.info().start.is_some());
+        let sequence = cache.of(positions.saturating_add(start));
+        // A page that others have, too, is copied before it is written.
+        let copied = cache.of(1);
+        let of_source = match self.info().architecture {
+            Architecture::EncoderDecoder => cache.of(source),
+            Architecture::DecoderOnly => 0,
+        };
+        Some(sequence.saturating_add(of_source).saturating_add(copied))
     }
 
     /// Layers that a forward goes through: the decoder's.
@@ -219,13 +245,38 @@ pub(crate) fn max_nodes(info: &ModelInfo) -> usize {
 /// Hidden states are those after the final norm. For a T5 with a tied head, the factor d_model^-0.5
 /// comes after them.
 ///
-/// Memory: keys and values of context and tree, at most twice, and for T5 the cross-attention's
-/// keys and values of one source.
+/// Memory: keys and values of context and tree, on the CPU in pages of 64 positions and as many as
+/// are needed, on GPUs at most twice; and for T5 the cross-attention's keys and values of one
+/// source.
 #[derive(Debug)]
 pub struct Session {
     model: Arc<Model>,
     source: Vec<TokenId>,
     cache: Cache,
+    sharing: Sharing,
+    counted: CountedBytes,
+}
+
+/// Bytes of some sessions together, of which one counts its own.
+#[derive(Debug, Default)]
+struct CountedBytes {
+    all: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl CountedBytes {
+    fn set(&mut self, own: usize) {
+        // Never too few: what is reserved for them counts what they do not have yet.
+        self.all.fetch_add(own, Ordering::Relaxed);
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+        self.own = own;
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 impl Session {
@@ -234,8 +285,22 @@ impl Session {
         Self {
             cache: Cache::new(Arc::clone(&model.network).sequence()),
             source: Vec::new(),
+            sharing: Sharing::default(),
+            counted: CountedBytes::default(),
             model,
         }
+    }
+
+    /// Has it share what it reads from now on, and has read, with other sessions, or with nobody.
+    /// No answer changes by it.
+    pub fn share_prefixes(&mut self, prefixes: Option<Arc<SharedPrefixes>>) {
+        self.sharing.begin(prefixes);
+    }
+
+    /// The same, which adds the bytes of its keys and values to `all` as long as it is there.
+    pub(crate) fn counted_in(mut self, all: &Arc<AtomicUsize>) -> Self {
+        self.counted.all = Arc::clone(all);
+        self
     }
 
     /// The model it scores with.
@@ -305,6 +370,38 @@ impl Session {
         self.cache.clear();
     }
 
+    /// Takes over what other sessions have computed of a call's context.
+    pub(crate) fn adopt(&mut self, scoring: &mut Scoring) {
+        let before = self.cache.context.len();
+        let Some(caches) = self.cache.sequence.caches() else {
+            return;
+        };
+        let (of, context) = ((&self.model, &self.source[..]), scoring.reusable());
+        let len = self.sharing.adopt(of, context, before, caches);
+        if len > before {
+            self.cache.context = context[..len].to_vec();
+            scoring.kept += len - before;
+        }
+    }
+
+    /// Whether a call had better wait for another one, which computes what it can take over
+    /// afterwards: the source, or most of what the other has to compute at all.
+    pub(crate) fn waits_for(&self, scoring: &Scoring, (other, its): (&Self, &Scoring)) -> bool {
+        if !self.sharing.is_with(&other.sharing) || self.source != other.source {
+            return false;
+        }
+        if !self.source.is_empty() && !self.sharing.is_known() && !other.sharing.is_known() {
+            return true;
+        }
+        if self.missing(scoring) <= PAGE_SLOTS {
+            return false;
+        }
+        let common = common_prefix(scoring.reusable(), &its.context);
+        let common = common / PAGE_SLOTS * PAGE_SLOTS;
+        let gained = common.saturating_sub(self.cache.context.len());
+        gained > 0 && other.missing(its) <= 2 * gained
+    }
+
     /// Tokens of the context that are not computed yet.
     pub(crate) fn missing(&self, scoring: &Scoring) -> usize {
         scoring.context.len() - self.cache.context.len()
@@ -346,6 +443,7 @@ impl Session {
         };
         let left = self.missing(scoring) - scoring.piece;
         self.cache.context.extend(scoring.next_tokens(&self.cache));
+        self.counted.set(self.cache.sequence.cache_bytes());
         let hidden = std::mem::take(&mut scoring.hidden);
         let hidden = match hidden.is_empty() {
             true => scores.hidden.clone(),
@@ -356,6 +454,10 @@ impl Session {
             return None;
         }
         self.cache.tree = std::mem::take(&mut scoring.tree);
+        if let Some(caches) = self.cache.sequence.caches() {
+            let of = (&self.model, &self.source[..]);
+            self.sharing.publish(of, &self.cache.context, caches);
+        }
         let rows = scoring.context.len() - scoring.kept + self.cache.tree.len();
         Some(Ok(scores.with_hidden(hidden).with_rows_computed(rows)))
     }
@@ -377,6 +479,13 @@ pub(crate) struct Scoring {
 }
 
 impl Scoring {
+    /// Tokens of the context that need not be computed if they are known.
+    fn reusable(&self) -> &[TokenId] {
+        let most = self.context.len() - 1;
+        let hidden = self.want.hidden_after.map(|after| after.saturating_sub(1));
+        &self.context[..hidden.map_or(most, |hidden| hidden.min(most))]
+    }
+
     /// Begins again, on a session that has forgotten what it had computed.
     pub(crate) fn restart(&mut self) {
         self.kept = 0;
@@ -416,6 +525,7 @@ impl Scorer for Session {
             self.source = source.to_vec();
             self.cache.clear();
             self.cache.sequence.set_source(source);
+            self.sharing.forget_source();
         }
         Ok(())
     }

@@ -15,10 +15,11 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::answer::Done;
 use crate::forwards::Forwards;
-use crate::scheduler::finish_reason;
+use crate::scheduler::{finish_reason, CacheLoad};
 
 pub(crate) type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
+type Fraction = Gauge<f64, AtomicU64>;
 
 /// Makes [`Metrics`] of a table of fields, their types, names and meanings, in the order of the
 /// text.
@@ -66,6 +67,13 @@ metrics! {
     running: Gauge, "vllm:num_requests_running", "Generations that have a session";
     waiting: Gauge, "vllm:num_requests_waiting", "Generations that wait for one";
     idle: Gauge, "cascade:sessions_resting", "Sessions that keep what they have read";
+    cache_bytes: Gauge,
+        "cascade:cache_bytes", "Bytes of the keys and values of all sessions, running and resting";
+    cache_reserved: Gauge,
+        "cascade:cache_reserved_bytes", "Bytes that running generations may take beyond those";
+    cache_limit: Gauge,
+        "cascade:cache_limit_bytes", "Bytes that there are for both; 0 if there is no limit";
+    cache_usage: Fraction, "vllm:kv_cache_usage_perc", "Part of that limit that is in use, up to 1";
     connections: Gauge, "cascade:connections", "Open connections";
     first_token: Histogram = times(),
         "vllm:time_to_first_token_seconds", "From the request to its first token";
@@ -114,6 +122,15 @@ impl Metrics {
         self.running.set(running as i64);
         self.waiting.set(waiting as i64);
         self.idle.set(idle as i64);
+    }
+
+    pub(crate) fn caches(&self, load: CacheLoad) {
+        self.cache_bytes.set(load.in_use as i64);
+        self.cache_reserved.set(load.reserved as i64);
+        let limit = load.limit.unwrap_or(0);
+        self.cache_limit.set(limit as i64);
+        self.cache_usage
+            .set(load.in_use as f64 / limit.max(1) as f64 * f64::from(limit > 0));
     }
 
     /// A connection that is open until the result is dropped.

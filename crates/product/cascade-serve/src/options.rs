@@ -54,6 +54,9 @@ impl Default for ServeOptions {
 pub struct Limits {
     /// Generations at once, each with caches of its own; as many caches are kept.
     pub sessions: usize,
+    /// Bytes of the keys and values of all sessions, on a CPU: generations wait until there is
+    /// memory for what they may need. Without it they take what they need.
+    pub cache_memory: Option<usize>,
     /// Threads that take steps where sessions take turns, on a GPU. More than one helps where a
     /// step does not use all of it.
     pub workers: usize,
@@ -89,6 +92,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 16,
+            cache_memory: None,
             workers: 1,
             queue: 64,
             max_context: 8192,
@@ -139,7 +143,12 @@ impl ServeOptions {
             ("--max-connections", limits.connections),
             ("--max-body", limits.body),
         ];
-        match counts.into_iter().find(|(_, count)| *count == 0) {
+        let memory = limits.cache_memory.map(|bytes| ("--cache-memory", bytes));
+        match counts
+            .into_iter()
+            .chain(memory)
+            .find(|(_, count)| *count == 0)
+        {
             Some((option, _)) => Err(Error::Option {
                 option,
                 problem: "it is 0; give 1 or more".into(),

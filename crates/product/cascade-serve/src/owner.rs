@@ -60,10 +60,14 @@ impl Owner {
         Self::Named(hash.finalize().into())
     }
 
-    /// Whether both are strangers to the server: neither has a key nor a salt.
+    /// Whether it is a stranger to the server, who has neither a key nor a salt.
+    pub(crate) fn is_unnamed(self) -> bool {
+        matches!(self, Self::Connection(_))
+    }
+
+    /// Whether both are strangers.
     pub(crate) fn are_unnamed(self, other: Self) -> bool {
-        let connection = |owner| matches!(owner, Self::Connection(_));
-        connection(self) && connection(other)
+        self.is_unnamed() && other.is_unnamed()
     }
 }
 

@@ -10,15 +10,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cascade_core::Prompt;
+use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{
     Cascade, Finish, Generation, GenerationOutput, Options, StepReport, TokenLogprobs,
 };
-use cascade_models::{Participant, Running as TakesPart};
+use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
 
 use crate::answer::{AnswerSender, Done, Failure};
+use crate::cache_room::{Reservation, Reservations};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
+use crate::scopes::Scopes;
 use crate::served::Served;
 use crate::session_pool::{IdleSession, SessionPool};
 use crate::speculation::SpeculationSettings;
@@ -49,6 +51,8 @@ pub(crate) struct Job {
 pub(crate) enum Refusal {
     /// More than ever fit.
     TooMany { most: usize },
+    /// One whose keys and values may take more memory than there is for those of all.
+    TooLong { needed: usize, memory: usize },
     /// The queue is full; the seconds until it will have room, about.
     Full { seconds: u64 },
     /// The server is being stopped.
@@ -61,6 +65,15 @@ pub(crate) struct Load {
     pub(crate) running: usize,
     pub(crate) waiting: usize,
     pub(crate) stopping: bool,
+}
+
+/// The memory of keys and values, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLoad {
+    pub(crate) in_use: usize,
+    /// What running generations may take beyond it.
+    pub(crate) reserved: usize,
+    pub(crate) limit: Option<usize>,
 }
 
 /// Hands out tasks to threads.
@@ -81,7 +94,10 @@ struct State {
     ready: VecDeque<Running>,
     /// Generations that have a session.
     running: usize,
+    /// Memory for those.
+    reservations: Reservations,
     pool: SessionPool,
+    scopes: Scopes,
     stopping: bool,
     /// Whether what runs is given up.
     aborting: bool,
@@ -93,14 +109,15 @@ struct State {
 struct Running {
     generation: Generation<Cascade>,
     participant: Participant,
+    reservation: Arc<Reservation>,
     /// For as long as forwards wait for its calls.
     takes_part: Option<TakesPart>,
     id: Arc<str>,
     prompt: Prompt,
     settings: SpeculationSettings,
     owner: Owner,
-    /// Whether what the session knows of the prompt is the owner's own.
-    knows_owner: bool,
+    /// Tokens of the prompt that the owner has asked about before, at most.
+    known: usize,
     /// Log probabilities of the prompt as far as they are known, until all are.
     prompt_scores: Option<PromptScores>,
     answer: AnswerSender,
@@ -117,18 +134,24 @@ struct Times {
 }
 
 impl Running {
-    fn new(job: Job, generating: Generating, started: Instant, knows_owner: bool) -> Self {
-        let (generation, participant) = generating;
+    fn new(
+        job: Job,
+        (generation, participant): Generating,
+        reservation: Arc<Reservation>,
+        started: Instant,
+        known: usize,
+    ) -> Self {
         Self {
             generation,
             participant,
+            reservation,
             takes_part: None,
             id: job.id,
             prompt: job.prompt,
             settings: job.settings,
             owner: job.owner,
             // A prompt that is scored is computed anew.
-            knows_owner: knows_owner && job.prompt_logprobs.is_none(),
+            known: job.prompt_logprobs.map_or(known, |_| 0),
             prompt_scores: job.prompt_logprobs.map(PromptScores::new),
             answer: job.answer,
             times: Times {
@@ -174,6 +197,12 @@ struct Admission {
     idle: Option<IdleSession>,
     /// The one that makes room.
     evicted: Option<IdleSession>,
+    /// Memory for it.
+    reservation: Arc<Reservation>,
+    /// What the owner's answers have read.
+    prefixes: Arc<SharedPrefixes>,
+    /// Whether that is the owner's own.
+    are_own: bool,
 }
 
 /// What became of a step.
@@ -200,6 +229,7 @@ impl Scheduler {
         };
         let state = State {
             pool: SessionPool::new(options.shares_caches()),
+            scopes: Scopes::new(options.shares_caches()),
             ..State::default()
         };
         let scheduler = Arc::new(Self {
@@ -227,6 +257,12 @@ impl Scheduler {
         if jobs.len() > most {
             return Err(Refusal::TooMany { most });
         }
+        if let Some(memory) = self.limits.cache_memory {
+            let needed = jobs.iter().map(|job| self.needed(job)).max();
+            if let Some(needed) = needed.filter(|&needed| needed > memory) {
+                return Err(Refusal::TooLong { needed, memory });
+            }
+        }
         let mut state = lock(&self.state);
         if state.stopping {
             return Err(Refusal::Stopping);
@@ -250,6 +286,16 @@ impl Scheduler {
             running: state.running,
             waiting: state.waiting.len(),
             stopping: state.stopping,
+        }
+    }
+
+    /// The memory of keys and values.
+    pub(crate) fn cache_load(&self) -> CacheLoad {
+        let reserved = lock(&self.state).reservations.left();
+        CacheLoad {
+            in_use: self.served.caches().bytes(),
+            reserved,
+            limit: self.limits.cache_memory,
         }
     }
 
@@ -286,15 +332,9 @@ impl Scheduler {
     fn next(&self) -> Option<Task> {
         let mut state = lock(&self.state);
         loop {
-            if let Some(job) = state.admit(self.limits.sessions) {
-                state.running += 1;
-                let others = state.running - 1 + state.pool.len();
-                let room = others < self.limits.sessions;
-                let idle = state.pool.take(&job.settings, &job.prompt, job.owner, room);
-                let full = idle.is_none() && !room;
-                let evicted = full.then(|| state.pool.evict()).flatten();
+            if let Some(admission) = self.admit(&mut state) {
                 self.publish(&state);
-                return Some(Task::Start(Box::new(Admission { job, idle, evicted })));
+                return Some(Task::Start(Box::new(admission)));
             }
             if let Some(running) = state.ready.pop_front() {
                 return Some(Task::Turn(Box::new(running)));
@@ -310,19 +350,91 @@ impl Scheduler {
         }
     }
 
+    /// The next job that somebody waits for, if there are a session and memory for it. None
+    /// overtakes it.
+    fn admit(&self, state: &mut State) -> Option<Admission> {
+        let job = state.next_job(self.limits.sessions)?;
+        let room = state.running + state.pool.len() < self.limits.sessions;
+        let idle = state.pool.take(&job.settings, &job.prompt, job.owner, room);
+        let needed = self.needed(&job);
+        if !self.make_room(state, needed, idle.as_ref()) {
+            idle.into_iter().for_each(|idle| state.pool.put(idle));
+            state.waiting.push_front(job);
+            return None;
+        }
+        state.running += 1;
+        let full = idle.is_none() && !room;
+        let participant = idle.as_ref().map(|idle| &idle.participant);
+        Some(Admission {
+            evicted: full.then(|| state.pool.evict()).flatten(),
+            reservation: state.reservations.add(needed, participant),
+            prefixes: state.scopes.of(job.owner),
+            are_own: !state.scopes.has_others(job.owner),
+            job,
+            idle,
+        })
+    }
+
+    /// Bytes of keys and values that a job may need.
+    fn needed(&self, job: &Job) -> usize {
+        let caches = self.served.caches();
+        let tokens = job.options.max_new_tokens;
+        caches.needed(&job.prompt, tokens, job.settings.max_nodes())
+    }
+
+    /// Makes room for a job that needs so much memory and goes on with what `own` has: ends idle
+    /// sessions, the one that was used longest ago first, if that is enough.
+    fn make_room(&self, state: &mut State, needed: usize, own: Option<&IdleSession>) -> bool {
+        let Some(limit) = self.limits.cache_memory else {
+            return true;
+        };
+        let bytes = |idle: &IdleSession| idle.participant.cache_bytes();
+        let more = needed.saturating_sub(own.map_or(0, bytes));
+        let free = |state: &State| {
+            let taken = self.served.caches().bytes() + state.reservations.left();
+            limit.saturating_sub(taken)
+        };
+        // One that is alone has been found to fit.
+        let alone = state.running == 0;
+        let idle: usize = state.pool.iter().map(bytes).sum();
+        if more > free(state) + idle && !alone {
+            return false;
+        }
+        while more > free(state) {
+            match state.pool.evict() {
+                Some(evicted) => drop(evicted),
+                // What others share with it is still there.
+                None => return alone,
+            }
+        }
+        true
+    }
+
     fn begin(&self, admission: Admission) {
-        let Admission { job, idle, evicted } = admission;
+        let Admission {
+            job,
+            idle,
+            evicted,
+            reservation,
+            prefixes,
+            are_own,
+        } = admission;
         drop(evicted);
         let started = Instant::now();
         if job.answer.is_abandoned() {
-            return self.release(idle, &started);
+            return self.release(idle, &started, &reservation);
         }
-        let knows_owner = idle
-            .as_ref()
-            .is_some_and(|idle| idle.owner == Some(job.owner));
-        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner))) {
+        let own = idle.as_ref().filter(|idle| idle.owner == Some(job.owner));
+        let known = match (are_own, own) {
+            (true, _) => usize::MAX,
+            (false, None) => 0,
+            (false, Some(own)) => common_prefix(&own.context, &job.prompt.context),
+        };
+        let knows_owner = own.is_some();
+        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
             Some(Ok(generating)) => {
-                let running = Running::new(job, generating, started, knows_owner);
+                reservation.is_for(&generating.1);
+                let running = Running::new(job, generating, reservation, started, known);
                 match self.shares_forwards {
                     true => self.drive(running),
                     false => self.hand_back(running),
@@ -335,7 +447,7 @@ impl Scheduler {
                 };
                 self.metrics.failed();
                 job.answer.fail(failure);
-                self.release(None, &started);
+                self.release(None, &started, &reservation);
             }
         }
     }
@@ -346,6 +458,7 @@ impl Scheduler {
         job: &Job,
         idle: Option<IdleSession>,
         knows_owner: bool,
+        prefixes: Arc<SharedPrefixes>,
     ) -> Result<Generating, Failure> {
         let (cascade, participant) = match idle {
             Some(mut idle) => {
@@ -356,6 +469,7 @@ impl Scheduler {
             }
             None => self.served.cascade(&job.settings).map_err(refused)?,
         };
+        participant.share_prefixes(Some(prefixes));
         let generation = cascade.into_generation(&job.prompt, &job.options);
         let generation = generation.map_err(|error| Failure::Model(error.to_string()))?;
         Ok((generation, participant))
@@ -487,10 +601,7 @@ impl Scheduler {
             mut context,
         } = running.prompt;
         // What others said is nobody's business, not even that they said it.
-        let cached_tokens = match running.knows_owner {
-            true => cached(&output, context.len()),
-            false => 0,
-        };
+        let cached_tokens = cached(&output, context.len()).min(running.known);
         let prompt_tokens = source.len() + context.len();
         context.extend(&output.tokens);
         let done = Done {
@@ -507,7 +618,7 @@ impl Scheduler {
             source,
             context,
         };
-        self.release(Some(idle), &running.times.started);
+        self.release(Some(idle), &running.times.started, &running.reservation);
         match outcome {
             Outcome::Failed(failure) => {
                 self.metrics.failed();
@@ -534,7 +645,7 @@ impl Scheduler {
         self.metrics.failed();
         running.answer.fail(Failure::Lost);
         drop(running.generation);
-        self.release(None, &running.times.started);
+        self.release(None, &running.times.started, &running.reservation);
     }
 
     fn log(&self, id: &str, times: &Times, outcome: &Outcome, done: &Done, prompt_tokens: usize) {
@@ -566,9 +677,15 @@ impl Scheduler {
     }
 
     /// Frees a session; its cascade, if there is one, is kept.
-    fn release(&self, idle: Option<IdleSession>, started: &Instant) {
+    fn release(
+        &self,
+        idle: Option<IdleSession>,
+        started: &Instant,
+        reservation: &Arc<Reservation>,
+    ) {
         let mut state = lock(&self.state);
         state.running -= 1;
+        state.reservations.remove(reservation);
         let seconds = started.elapsed().as_secs_f64();
         state.mean_seconds = match state.mean_seconds {
             0.0 => seconds,
@@ -590,7 +707,7 @@ impl Scheduler {
 
 impl State {
     /// The next job that somebody waits for, if there is a session for it.
-    fn admit(&mut self, sessions: usize) -> Option<Job> {
+    fn next_job(&mut self, sessions: usize) -> Option<Job> {
         while self.running < sessions {
             let job = self.waiting.pop_front()?;
             match (job.answer.is_abandoned(), self.aborting) {

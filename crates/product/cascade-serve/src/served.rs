@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cascade_config::{ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables};
+use cascade_config::{
+    CacheUse, ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables,
+};
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
 use cascade_models::{Batcher, Participant, Tokenizer};
@@ -16,7 +18,7 @@ use crate::prompt_length::{self, PromptRoom};
 use crate::reading::Waiting;
 use crate::session_pool::IdleSession;
 use crate::speculation::SpeculationSettings;
-use crate::{Limits, Result};
+use crate::{Error, Limits, Result};
 
 /// Tokens of the warm-up.
 const WARM_UP: usize = 8;
@@ -24,8 +26,8 @@ const WARM_UP: usize = 8;
 const TIMED: usize = 32;
 const TIMING: Duration = Duration::from_secs(3);
 
-/// Answers at once if nobody says how many: at most where they share forwards, at most where they
-/// take turns, and at least, whatever memory would hold if all of them were as long as can be.
+/// Answers at once if nobody says how many: where they share forwards, and at most and at least
+/// where they take turns.
 const SHARING: usize = 16;
 const IN_TURNS: usize = 8;
 const AT_LEAST: usize = 4;
@@ -57,6 +59,7 @@ pub struct Served {
     created: u64,
     batcher: Batcher,
     forwards: Forwards,
+    caches: CacheUse,
     /// Whether sessions compute together; otherwise they take turns.
     shares_forwards: bool,
     first: std::sync::Mutex<Option<(Cascade, Participant)>>,
@@ -92,6 +95,7 @@ impl Served {
             name: part.name,
             role: part.role.as_str(),
         });
+        let caches = pool.cache_use(&config)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Self {
             codec,
@@ -104,6 +108,7 @@ impl Served {
             created: since.map_or(0, |since| since.as_secs()),
             batcher,
             forwards,
+            caches,
             shares_forwards: target.model.gathers(),
             first: std::sync::Mutex::new(Some((cascade, participant))),
             plain_speed,
@@ -144,19 +149,46 @@ impl Served {
         &self.config.target.name
     }
 
-    /// Answers at once for a machine: as many as there is memory for, if each takes `max_context`
-    /// tokens, from 4 to 16, or to 8 where sessions take turns.
+    /// Answers at once for a machine: 16 where they share forwards, and wait for memory that is not
+    /// there; where they take turns, as many as there is memory for if each takes `max_context`
+    /// tokens, from 4 to 8.
     ///
     /// # Errors
     /// Configurations of models that cannot be read.
     pub fn default_sessions(&self, max_context: usize) -> Result<usize> {
+        if self.shares_forwards {
+            return Ok(SHARING);
+        }
         let tokens = self.max_context(max_context);
         let fit = self.pool.sessions_that_fit(&self.config, tokens)?;
-        let most = match self.shares_forwards {
-            true => SHARING,
-            false => IN_TURNS,
-        };
-        Ok(fit.unwrap_or(most).clamp(AT_LEAST, most))
+        Ok(fit.unwrap_or(IN_TURNS).clamp(AT_LEAST, IN_TURNS))
+    }
+
+    /// Memory for the keys and values of all sessions, for a machine: nine tenths of what could be
+    /// had when the models were loaded, on a CPU; `None` where that is not known.
+    pub fn default_cache_memory(&self) -> Option<usize> {
+        let free = self.caches.free.as_ref();
+        let free = free.filter(|_| self.caches.is_counted())?;
+        Some(free.bytes / 10 * 9)
+    }
+
+    /// Refuses limits that these models have no use for.
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub(crate) fn check(&self, limits: &Limits) -> Result<()> {
+        match limits.cache_memory {
+            Some(_) if !self.caches.is_counted() => Err(Error::Option {
+                option: "--cache-memory",
+                problem: "keys and values are counted on the CPU alone; lower --sessions or --max-context instead".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The memory of keys and values.
+    pub(crate) fn caches(&self) -> &CacheUse {
+        &self.caches
     }
 
     /// What should be said of limits that these models do not fit: in sentences.
@@ -175,10 +207,37 @@ impl Served {
     fn memory_warning(&self, limits: &Limits) -> Result<Option<String>> {
         let tokens = self.max_context(limits.max_context);
         let sessions = limits.sessions;
+        if let Some(memory) = limits.cache_memory {
+            return Ok(self.pool_warning(memory, tokens));
+        }
         let problem = self.pool.check_caches(&self.config, sessions, tokens)?;
         Ok(problem.map(|problem| {
             format!("{problem}: {sessions} sessions of {tokens} tokens; lower --sessions or --max-context")
         }))
+    }
+
+    /// What should be said of a limit of the memory for keys and values.
+    fn pool_warning(&self, memory: usize, tokens: usize) -> Option<String> {
+        let gb = |bytes: usize| bytes as f64 / 1e9;
+        if let Some(free) = self.caches.free.as_ref().filter(|free| memory > free.bytes) {
+            return Some(format!(
+                "--cache-memory is {:.1} GB, and {free}; lower it",
+                gb(memory)
+            ));
+        }
+        let longest = match self.has_encoder() {
+            true => Prompt::new(self.architecture, vec![0; tokens]),
+            false => Prompt::default(),
+        };
+        let needed = self.caches.needed(&longest, tokens, self.config.max_nodes);
+        (needed > memory).then(|| {
+            format!(
+                "keys and values of {tokens} tokens take {:.1} GB, and there are {:.1} GB for those of all answers: \
+                 what may need more is refused; raise --cache-memory, or lower --max-context",
+                gb(needed),
+                gb(memory)
+            )
+        })
     }
 
     pub(crate) fn config(&self) -> &Config {

@@ -53,6 +53,7 @@ impl Server {
     /// [`Error::Bind`]; [`Error::System`] if the system refuses what a server needs.
     pub fn bind(served: Served, options: ServeOptions) -> Result<Self> {
         options.check()?;
+        served.check(&options.limits)?;
         let bound = TcpListener::bind(options.address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;

@@ -51,6 +51,10 @@ impl<C> SessionPool<C> {
         self.idle.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &IdleSession<C>> {
+        self.idle.iter()
+    }
+
     pub(crate) fn put(&mut self, idle: IdleSession<C>) {
         self.idle.push(idle);
     }

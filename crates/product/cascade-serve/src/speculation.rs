@@ -45,6 +45,11 @@ impl SpeculationSettings {
         }
     }
 
+    /// Nodes of a tree at most.
+    pub(crate) fn max_nodes(&self) -> usize {
+        self.max_nodes
+    }
+
     /// The configuration with these settings.
     pub(crate) fn apply(&self, config: &Config) -> cascade_config::Result<Config> {
         let mut config = config.clone().with_schedule(self.schedule.clone())?;

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use cascade_checkpoint::Rows;
 use cascade_core::{HiddenLayer, HiddenLayers, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{
-    attend_texts, start_threads, Cache, CacheShape, CacheType, Isa, Linear, Packed, Part,
-    ScoreBias, TextAttention,
+    attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
+    Part, ScoreBias, TextAttention,
 };
 
-use super::host::{self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias};
+use super::host::{
+    self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias, SourceCache,
+};
 use super::{
     Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec,
     Loader, ModelInfo, NewRows, Outputs, QkTransform,
@@ -27,6 +29,8 @@ use crate::{DType, Error, Result};
 pub(crate) struct Cpu {
     /// What keys and values are held in.
     cache: CacheType,
+    /// Where those of all sequences are counted.
+    memory: CacheMemory,
     /// Matrices that were loaded.
     held: WeightTotals,
     /// How many matrices are held in another way than was asked for, by what is said of them.
@@ -174,6 +178,10 @@ impl Backend for Cpu {
         shape.elements_per_slot() * self.cache.bytes()
     }
 
+    fn cache_memory(&self) -> Option<&CacheMemory> {
+        Some(&self.memory)
+    }
+
     fn sequence(model: Arc<BackendNetwork<Self>>) -> HostSequence {
         HostSequence::new(model.backend.cache(model.info.cache_shape()))
     }
@@ -202,6 +210,7 @@ impl<'a> CpuLoader<'a> {
         start_threads().map_err(|problem| Error::Threads { problem })?;
         let loaded = Cpu {
             cache: types.cache.unwrap_or_default(),
+            memory: CacheMemory::default(),
             held: WeightTotals::default(),
             notes: BTreeMap::new(),
         };
@@ -321,7 +330,7 @@ impl Loader<Cpu> for CpuLoader<'_> {
 impl Cpu {
     /// A cache that holds nothing.
     pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
-        Cache::of_type(shape, self.cache)
+        Cache::counted(shape, self.cache, self.memory.clone())
     }
 
     /// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values
@@ -539,7 +548,9 @@ impl Forward<Cpu> for CpuForward<'_> {
         let (features, size) = (linear.linear.forward(&self.normed), self.info.heads.size);
         self.each_text(&features, |text, features| {
             let rows = features.chunks_exact(features.len() / text.rows());
-            store(text.input.source, layer, size, rows, |_, _| ());
+            if let SourceCache::Written(cache) = &mut text.input.source {
+                store(cache, layer, size, rows, |_, _| ());
+            }
         });
     }
 
@@ -559,13 +570,13 @@ impl Forward<Cpu> for CpuForward<'_> {
 
     fn attend_source(&mut self, layer: usize) {
         let heads = self.info.heads;
-        let texts = self.texts.iter().map(|text| TextAttention {
-            queries: &text.queries,
-            keys_values: text
-                .input
-                .source
-                .keys_values(layer, text.input.source.len()),
-            bias: ScoreBias::None,
+        let texts = self.texts.iter().map(|text| {
+            let source = text.input.source.cache();
+            TextAttention {
+                queries: &text.queries,
+                keys_values: source.keys_values(layer, source.len()),
+                bias: ScoreBias::None,
+            }
         });
         self.attended = attend_texts(texts, heads.queries, heads.size);
     }

@@ -1,6 +1,7 @@
 //! Sequences on the CPU, and which row sees which key at what distance.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use cascade_core::{
     HiddenLayer, HiddenLayers, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId,
@@ -17,13 +18,30 @@ use crate::{readout, Error, Result};
 pub(super) struct HostInput<'a> {
     pub(super) rows: HostRows<'a>,
     pub(super) sequence: &'a mut Cache,
-    pub(super) source: &'a mut Cache,
+    pub(super) source: SourceCache<'a>,
     /// How many rows, from the last one, logits are wanted of.
     pub(super) wanted: usize,
     /// Hidden states that are wanted.
     pub(super) hidden: HiddenLayers,
     /// Of how many rows, from the last one.
     pub(super) hidden_rows: usize,
+}
+
+/// Keys and values of a source.
+pub(super) enum SourceCache<'a> {
+    /// While it is encoded.
+    Written(&'a mut Cache),
+    /// Afterwards.
+    Read(&'a Cache),
+}
+
+impl SourceCache<'_> {
+    pub(super) fn cache(&self) -> &Cache {
+        match self {
+            Self::Written(cache) => cache,
+            Self::Read(cache) => cache,
+        }
+    }
 }
 
 /// Outputs of the requested rows, row-major.
@@ -223,8 +241,9 @@ impl RelativeBias {
 pub(crate) struct HostSequence {
     cache: Cache,
     source: Vec<TokenId>,
-    /// Keys and values of the source, once rows were appended.
-    encoded: Option<Cache>,
+    /// Keys and values of the source, once rows were appended; of the same one other sequences may
+    /// have them, too.
+    encoded: Option<Arc<Cache>>,
 }
 
 impl HostSequence {
@@ -274,7 +293,7 @@ fn encode<'a>(
             return Ok(());
         }
         if model.layers.encoder_stages() == 0 {
-            sequence.encoded = Some(model.backend.cache(info.cache_shape()));
+            sequence.encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
             return Ok(());
         }
         check_source(info, sequence.source.len())?;
@@ -317,7 +336,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
     let texts = texts.map(|(sequence, [scratch, encoded])| HostInput {
         rows: HostRows::Encoder(&sequence.source),
         sequence: scratch,
-        source: encoded,
+        source: SourceCache::Written(encoded),
         wanted: 0,
         hidden: HiddenLayers::NONE,
         hidden_rows: 0,
@@ -327,7 +346,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
     });
     for (sequence, [_, mut encoded]) in sequences.into_iter().zip(caches) {
         encoded.commit(sequence.source.len());
-        sequence.encoded = Some(encoded);
+        sequence.encoded = Some(Arc::new(encoded));
     }
 }
 
@@ -352,7 +371,9 @@ fn decode(
         HostInput {
             rows: HostRows::Decoder(&text.plan),
             sequence: cache,
-            source: encoded.get_or_insert_with(|| backend.cache(info.cache_shape())),
+            source: SourceCache::Read(
+                encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
+            ),
             wanted: text.read.logits(&text.plan),
             hidden,
             hidden_rows,
@@ -392,6 +413,15 @@ fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> C
 impl Sequence for HostSequence {
     fn chunk(&self) -> usize {
         512
+    }
+
+    fn cache_bytes(&self) -> usize {
+        let of_source = self.encoded.as_ref().map_or(0, |encoded| encoded.bytes());
+        self.cache.bytes() + of_source
+    }
+
+    fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
+        Some((&mut self.cache, &mut self.encoded))
     }
 
     fn set_source(&mut self, source: &[TokenId]) {

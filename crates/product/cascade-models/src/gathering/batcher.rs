@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree
 
 use super::price::RowPrice;
 use super::{forward, Company, Forward};
+use crate::prefixes::SharedPrefixes;
 use crate::session::{Scoring, Session};
 use crate::Model;
 
@@ -116,6 +117,8 @@ impl Batcher {
                 shared: Arc::clone(&self.shared),
                 number,
                 unpaid: AtomicU64::new(0),
+                cache_bytes: Arc::default(),
+                prefixes: Mutex::default(),
             }),
         }
     }
@@ -139,8 +142,21 @@ impl Participant {
         BatchedSession {
             seat: Arc::clone(&self.seat),
             model: Arc::clone(model),
-            session: Some(model.session()),
+            session: Some(self.seat.session(model)),
         }
+    }
+
+    /// Has its sessions share what they read with those of others, or with nobody: see
+    /// [`SharedPrefixes`].
+    pub fn share_prefixes(&self, prefixes: Option<Arc<SharedPrefixes>>) {
+        let own = self.seat.prefixes.lock();
+        *own.unwrap_or_else(PoisonError::into_inner) = prefixes;
+    }
+
+    /// Bytes of the keys and values of its sessions, as of their last calls; those that they share
+    /// with others included. On the CPU: elsewhere they are not counted.
+    pub fn cache_bytes(&self) -> usize {
+        self.seat.cache_bytes.load(Ordering::Relaxed)
     }
 
     /// Says that calls are coming: as long as the guard is there, forwards wait for them. Drop it
@@ -209,8 +225,8 @@ impl BatchedSession {
 
     /// The session, or one that has seen nothing if a panic has taken it along.
     fn session(&mut self) -> &mut Session {
-        let model = &self.model;
-        self.session.get_or_insert_with(|| model.session())
+        let (seat, model) = (&self.seat, &self.model);
+        self.session.get_or_insert_with(|| seat.session(model))
     }
 }
 
@@ -227,6 +243,9 @@ impl Scorer for BatchedSession {
         if !self.model.gathers() {
             return self.session().score(context, tree, want);
         }
+        let prefixes = self.seat.prefixes.lock();
+        let prefixes = prefixes.unwrap_or_else(PoisonError::into_inner).clone();
+        self.session().share_prefixes(prefixes);
         let scoring = self.session().begin(context, tree, want)?;
         let Some(session) = self.session.take() else {
             return self.session().score(context, tree, want);
@@ -244,6 +263,10 @@ struct Seat {
     number: u64,
     /// Nanoseconds that calls took and others pay.
     unpaid: AtomicU64,
+    /// Of the keys and values of its sessions.
+    cache_bytes: Arc<AtomicUsize>,
+    /// What its sessions share.
+    prefixes: Mutex<Option<Arc<SharedPrefixes>>>,
 }
 
 impl Drop for Seat {
@@ -255,6 +278,11 @@ impl Drop for Seat {
 }
 
 impl Seat {
+    /// A session that has seen nothing, counted here.
+    fn session(&self, model: &Arc<Model>) -> Session {
+        model.session().counted_in(&self.cache_bytes)
+    }
+
     /// Changes what is known of the member, for which forwards may have waited.
     fn change(&self, change: impl FnOnce(&mut Member)) {
         let mut state = self.shared.lock();

@@ -88,6 +88,10 @@ impl HeadNetwork for RecurrentNetwork {
         Some(usize::MAX)
     }
 
+    fn caches(&self) -> Option<&Cpu> {
+        Some(&self.cpu)
+    }
+
     fn memory(self: Arc<Self>) -> Box<dyn Memory> {
         let cache = self.cpu.cache(self.info.cache_shape());
         Box::new(RecurrentMemory {

@@ -15,6 +15,8 @@ mod hub;
 mod loading;
 mod lookalikes;
 #[cfg(feature = "gpu")]
+mod prefixes;
+#[cfg(feature = "gpu")]
 mod purity;
 #[cfg(feature = "gpu")]
 mod random;

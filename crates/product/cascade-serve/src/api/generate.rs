@@ -202,6 +202,13 @@ fn submit(
 fn refused(refusal: Refusal) -> ApiError {
     match refusal {
         Refusal::TooMany { most } => too_many(most),
+        Refusal::TooLong { needed, memory } => ApiError::invalid(format!(
+            "keys and values of the prompt and its answer may take {:.1} MB, more than the {:.1} MB that the server has \
+             for those of all answers; ask for fewer tokens, shorten the prompt, or raise the server's --cache-memory",
+            needed as f64 / 1e6,
+            memory as f64 / 1e6
+        ))
+        .with_code("context_length_exceeded"),
         Refusal::Full { seconds } => ApiError::busy(
             StatusCode::TOO_MANY_REQUESTS,
             "the queue is full; ask again after the seconds of Retry-After",

@@ -205,6 +205,7 @@ async fn health(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response<Body> {
+    app.metrics.caches(app.scheduler.cache_load());
     let mut response = Response::new(Body::from(app.metrics.text()));
     let kind =
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

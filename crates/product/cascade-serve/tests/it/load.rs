@@ -259,10 +259,10 @@ fn texts_join_and_leave() {
 }
 
 #[test]
-fn sessions_are_as_many_as_memory_holds() {
+fn limits_follow_from_memory() {
     let served = || served(config(), ChatTemplate::vicuna());
-    // The demo's caches are small.
     assert_eq!(served().default_sessions(8192).unwrap(), 16);
+    // The demo's caches are small.
     assert_eq!(served().taking_turns().default_sessions(8192).unwrap(), 8);
     let mut limits = Limits::default();
     assert_eq!(served().limit_warnings(&limits).unwrap(), [""; 0]);
@@ -279,6 +279,13 @@ fn sessions_are_as_many_as_memory_holds() {
     limits.sessions = 1 << 40;
     let warnings = served().limit_warnings(&limits).unwrap();
     assert!(warnings[1].contains("--sessions"), "{warnings:?}");
+    limits.cache_memory = served().default_cache_memory();
+    assert_eq!(served().limit_warnings(&limits).unwrap().len(), 1);
+    for (memory, problem) in [(usize::MAX, "lower it"), (1 << 20, "is refused")] {
+        limits.cache_memory = Some(memory);
+        let warnings = served().limit_warnings(&limits).unwrap();
+        assert!(warnings[1].contains(problem), "{warnings:?}");
+    }
 }
 
 /// A long answer does not keep a short one waiting.
@@ -306,7 +313,13 @@ fn turns_are_fair() {
 #[test]
 #[ignore = "10,000 answers; in CI, optimized"]
 fn memory_does_not_grow() {
-    let server = Running::start();
+    // Of five clients, three wait for the memory of keys and values.
+    let needed = {
+        let config = config();
+        let caches = config.pool(&Default::default()).cache_use(&config).unwrap();
+        caches.needed(&Default::default(), 64, config.max_nodes)
+    };
+    let server = Running::start_with(|options| options.limits.cache_memory = Some(2 * needed));
     let memory = || {
         let mut system = sysinfo::System::new();
         let own = sysinfo::get_current_pid().unwrap();
@@ -314,14 +327,25 @@ fn memory_does_not_grow() {
         system.process(own).unwrap().memory() as f64 / 1e6
     };
     let mut figures = Vec::new();
-    for number in 0..10_000 {
-        let (path, mut body) = Kind::of(number).body();
-        body["max_tokens"] = 4.into();
-        server.ask(path, &body);
-        if number % 1000 == 999 {
-            figures.push(memory());
-        }
+    for thousand in 0..10 {
+        std::thread::scope(|scope| {
+            for client in 0..5 {
+                let server = &server;
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let (path, mut body) =
+                            Kind::of(thousand * 1000 + client * 200 + number).body();
+                        body["max_tokens"] = 4.into();
+                        server.ask(path, &body);
+                    }
+                });
+            }
+        });
+        let bytes = server.metric("cascade:cache_bytes");
+        assert!(bytes <= 2.0 * needed as f64, "{bytes} of {needed}");
+        figures.push(memory());
     }
+    assert_eq!(server.metric("vllm:request_success_total"), 10_000.0);
     println!("MB after each 1,000 answers: {figures:.1?}");
     let (first, last) = (figures[1], figures[9]);
     assert!(last < first + 20.0, "{figures:?}");

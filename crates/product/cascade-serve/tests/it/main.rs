@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod answers;
+mod caches;
 mod clients;
 mod common;
 mod faults;

@@ -4,7 +4,7 @@ use cascade_core::{HiddenLayer, HiddenLayers, TokenId};
 use cascade_cpu::Cache;
 
 use super::{run, Cpu, CpuForward, Map, Norm, Table};
-use crate::backend::host::{HostInput, HostRows};
+use crate::backend::host::{HostInput, HostRows, SourceCache};
 use crate::backend::ModelInfo;
 use crate::plan::Plan;
 
@@ -19,11 +19,11 @@ impl Cpu {
         write: &mut dyn FnMut(&mut CpuForward<'_>),
     ) -> Vec<f32> {
         cache.reserve(plan.rows());
-        let mut no_source = self.cache(info.cache_shape());
+        let no_source = self.cache(info.cache_shape());
         let input = HostInput {
             rows: HostRows::Decoder(plan),
             sequence: &mut *cache,
-            source: &mut no_source,
+            source: SourceCache::Read(&no_source),
             wanted: 0,
             hidden: HiddenLayers::LAST,
             hidden_rows: plan.rows(),
