@@ -29,9 +29,9 @@ pub enum Expand {
     /// The nodes of the most probable paths, in one tree within the budget of the draft. Tokens are
     /// chosen, not drawn, so widths and siblings do not apply.
     ///
-    /// If nobody drafts for it, the drafter grows the tree alone (the dynamic tree of EAGLE-2): each
-    /// forward gives up to 10 children to all nodes that the draft would have and that have none
-    /// yet. Its entry of the K matrix is the tree's height. By a schedule that prices tokens
+    /// If nobody drafts for it, the drafter grows the tree alone (the dynamic tree of EAGLE-2):
+    /// each forward gives up to 10 children to all nodes that the draft would have and that have
+    /// none yet. Its entry of the K matrix is the tree's height. By a schedule that prices tokens
     /// ([`OnlineSchedule`](crate::OnlineSchedule)), the tree has the nodes that pay and grows while
     /// that pays, and who is below drafts for others.
     ///

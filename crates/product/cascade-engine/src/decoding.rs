@@ -172,8 +172,8 @@ impl ScoreView<'_> {
         }
     }
 
-    /// At most `count` tokens after a node of `tree`, by its row, in the order in which the reviewer
-    /// probably has them, with an estimate of the probability that each is the reviewer's.
+    /// At most `count` tokens after a node of `tree`, by its row, in the order in which the
+    /// reviewer probably has them, with an estimate of the probability that each is the reviewer's.
     pub(crate) fn likely(
         &mut self,
         tree: &TokenTree,

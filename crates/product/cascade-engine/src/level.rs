@@ -351,8 +351,8 @@ impl Level {
         }
     }
 
-    /// Lets the level's stop rule learn from a review of a draft to which it contributed, and watches
-    /// a head.
+    /// Lets the level's stop rule learn from a review of a draft to which it contributed, and
+    /// watches a head.
     pub(crate) fn observe_outcome(&mut self, level: LevelId, outcome: &Outcome<'_>) {
         if let Self::Neural(Neural {
             name,

@@ -47,9 +47,9 @@ impl LevelSpec<'_> {
 /// # Errors
 /// * [`Error::InexactOrder`]: a rule that considers draws in another order than they were drawn in
 ///   must not be used for draws that depend on earlier ones.
-/// * [`Error::NotJoint`], [`Error::StopRuleOfJoint`]: those who draft for a drafter that [expands the
-///   most probable nodes](Expand::MostProbable) must be statistical and mix probabilities, and it has
-///   no stop rule.
+/// * [`Error::NotJoint`], [`Error::StopRuleOfJoint`]: those who draft for a drafter that [expands
+///   the most probable nodes](Expand::MostProbable) must be statistical and mix probabilities, and
+///   it has no stop rule.
 pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &dyn Schedule) -> Result<()> {
     for (index, level) in levels.iter().enumerate() {
         if let LevelSpec::Neural(neural) = level {

@@ -85,8 +85,8 @@ impl Shadow {
         }
     }
 
-    /// Calls `learn` with the depth in the draft of each place that the text reached, and whether it
-    /// stayed there within what was drafted, or would have within the first child alone.
+    /// Calls `learn` with the depth in the draft of each place that the text reached, and whether
+    /// it stayed there within what was drafted, or would have within the first child alone.
     pub(super) fn compare_places(&self, outcome: &Outcome<'_>, mut learn: impl FnMut(usize, bool)) {
         let Some(text) = self.continuation(outcome) else {
             return;

@@ -357,9 +357,9 @@ fn trees_that_do_not_pay_are_not_grown() {
     }
 }
 
-/// A head of another target drafts in vain, and that is said once; a good one's use is not.
+/// A head of another target drafts in vain, and that is said once.
 #[test]
-fn a_head_that_is_never_right_is_told_of() {
+fn a_head_that_is_never_right_is_named() {
     let told = |agreement: u64, reads: bool| {
         let said = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&said);
