@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, SamplingSettings, Target};
+use cascade_config::{
+    AssembleOptions, Assembled, Config, DeviceSpec, Notices, SamplingSettings, Target,
+};
 use cascade_core::Decoding;
 use cascade_engine::{GenerationOutput, Options, Role};
 use cascade_models::HubOptions;
@@ -315,6 +318,65 @@ fn a_head_and_the_text_draft_together() {
     }
 }
 
+/// Trees of a head alone, of a height and a size or by price, have the target's text in fewer
+/// forwards than chains of the same height.
+#[test]
+fn a_head_grows_trees_alone() {
+    let heads = Heads::new();
+    let options = Options::default().with_max_new_tokens(96);
+    let tree = heads.entry("good", ", branches: { expand: most_probable }");
+    let mut forwards = Vec::new();
+    for (drafters, rest) in [
+        (heads.entry("good", ""), "k: { matrix: [[3]] }"),
+        (
+            tree.clone(),
+            "k: { matrix: [[3]] }\ntree: { max_nodes: 12 }",
+        ),
+        (tree.clone(), "schedule: online"),
+        (format!("{tree}\n- max_gram_tree: {{}}"), "schedule: online"),
+        (
+            heads.entry("medusa", ", branches: { expand: most_probable }"),
+            "k: { matrix: [[3]] }\ntree: { max_nodes: 9 }",
+        ),
+    ] {
+        let mut cascade = assemble(&drafters, rest).unwrap();
+        let mut steps = 0;
+        for prompt in PROMPTS {
+            let text = generate(&mut plain(), prompt, &options);
+            let found = generate(&mut cascade, prompt, &options);
+            assert_eq!(found.tokens, text.tokens, "{drafters}\n{rest}");
+            steps += found.steps.len();
+        }
+        forwards.push(steps);
+    }
+    assert!(forwards[1] < forwards[0], "{forwards:?}");
+}
+
+/// Of a head of another target a notice says so, and of a good one none.
+#[test]
+fn a_head_that_is_hardly_ever_right_is_named() {
+    let heads = Heads::new();
+    cascade_demo::register();
+    for (name, told) in [("good", 0), ("bad", 1)] {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&said);
+        let notices = Notices::new(move |notice| sink.lock().unwrap().push(notice.to_owned()));
+        let yaml = format!(
+            "target: {{ model: embedded:demo-llama-target }}\ndrafters:\n{}\nk: {{ matrix: [[3]] }}",
+            heads.entry(name, "")
+        );
+        let config = Config::parse(&yaml, "heads.yaml", "").unwrap();
+        let mut cascade = config.assemble(&offline().with_notices(notices)).unwrap();
+        let options = Options::default().with_max_new_tokens(64);
+        for prompt in PROMPTS {
+            generate(&mut cascade, prompt, &options);
+        }
+        let said = said.lock().unwrap();
+        let about = said.iter().filter(|notice| notice.contains("head `"));
+        assert_eq!(about.count(), told, "{name}: {said:?}");
+    }
+}
+
 #[test]
 fn medusa_drafts_as_many_tokens_as_it_has_heads() {
     let heads = Heads::new();
@@ -365,6 +427,7 @@ fn a_head_that_does_not_pay_rests() {
 /// Everything but the models at random.
 fn random_settings(rng: &mut StdRng, heads: &Heads) -> (String, String, Options) {
     let order = rng.random_range(0..8);
+    let online = rng.random_bool(0.25);
     let mut drafters: Vec<String> = Vec::new();
     let branches = |rng: &mut StdRng| match rng.random_range(0..3) {
         0 => String::new(),
@@ -389,8 +452,13 @@ fn random_settings(rng: &mut StdRng, heads: &Heads) -> (String, String, Options)
         6 => &["small", "medusa", "text"],
         _ => &["good", "tree"],
     };
-    for &name in names {
-        let settings = format!("{}{}", branches(rng), stop(rng));
+    for (place, &name) in names.iter().enumerate() {
+        // Where nobody drafts for it, it may grow a tree alone.
+        let alone = online || place + 1 == names.len();
+        let settings = match alone && rng.random_bool(0.4) {
+            true => ", branches: { expand: most_probable }".to_owned(),
+            false => format!("{}{}", branches(rng), stop(rng)),
+        };
         drafters.push(match name {
             "text" => "- max_gram: {}".to_owned(),
             "tree" => "- max_gram_tree: {}".to_owned(),
@@ -408,7 +476,7 @@ fn random_settings(rng: &mut StdRng, heads: &Heads) -> (String, String, Options)
             format!("{:?}", entries.collect::<Vec<_>>())
         })
         .collect();
-    let rest = match rng.random_bool(0.25) {
+    let rest = match online {
         true => "schedule: online".to_owned(),
         false => format!(
             "k: {{ matrix: [{}] }}\nlenience: {}\ntree: {{ max_nodes: {}, placement: {} }}",

@@ -195,7 +195,7 @@ fn drafter_line(drafter: &Drafter) -> String {
 
 fn branches(branching: &Branching) -> String {
     if branching.expand == Expand::MostProbable {
-        return "; one tree of the most probable nodes with the statistical drafter".to_owned();
+        return "; a tree of the most probable nodes".to_owned();
     }
     if branching.widths.iter().all(|&width| width == 1) {
         return String::new();

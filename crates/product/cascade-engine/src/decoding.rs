@@ -172,6 +172,44 @@ impl ScoreView<'_> {
         }
     }
 
+    /// At most `count` tokens after a node of `tree`, by its row, in the order in which the
+    /// reviewer probably has them, with an estimate of the probability that each is the reviewer's.
+    pub(crate) fn likely(
+        &mut self,
+        tree: &TokenTree,
+        at: Option<NodeId>,
+        count: usize,
+    ) -> Result<Vec<(TokenId, f32)>> {
+        let row = TokenTree::row(at);
+        match self {
+            Self::Greedy(scores) => {
+                let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
+                let some = top.iter().filter(|(_, probability)| *probability > 0.0);
+                Ok(some.take(count).copied().collect())
+            }
+            Self::Coupled {
+                rows,
+                noise,
+                context,
+                ..
+            } => {
+                let p = rows.distribution(row)?;
+                let position = coupled::position(tree, *context, at);
+                let first = noise.first(position, &p, count).into_iter().enumerate();
+                let estimated = first
+                    .map(|(place, token)| (token, coupled_estimate(p.probability(token), place)));
+                Ok(estimated.collect())
+            }
+            Self::Drawn { rows, .. } => {
+                let p = rows.distribution(row)?;
+                let top = p.top(count).into_iter();
+                Ok(top
+                    .map(|token| (token, p.probability(token) as f32))
+                    .collect())
+            }
+        }
+    }
+
     /// Number of draws that give a node of multiplicity `times` its `width` children, in addition
     /// to the token on the main path if there is one.
     pub(crate) fn draws(
@@ -234,6 +272,15 @@ impl ScoreView<'_> {
             }
         }
     }
+}
+
+/// How likely a token is the reviewer's that comes in at `place` of a race that both see, by a
+/// drafter that gives it this probability: if both are of one mind it is the first one's, and else
+/// as likely as it is. What shows to be true corrects it.
+fn coupled_estimate(probability: f64, place: usize) -> f32 {
+    const OF_ONE_MIND: f64 = 0.5;
+    let alone = (1.0 - OF_ONE_MIND) * probability;
+    (alone + if place == 0 { OF_ONE_MIND } else { 0.0 }) as f32
 }
 
 /// The most probable tokens of a row other than that of the main path.

@@ -9,6 +9,7 @@ use cascade_core::{
 };
 use cascade_verify::{ReviewRule, Rule};
 
+use crate::acceptance_watch::AcceptanceWatch;
 use crate::contract::check_proposal;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, Schedule, StopRule};
@@ -62,6 +63,8 @@ pub(crate) struct Neural {
     /// What it reads and drafts, beside the target.
     vocabulary: DraftVocabulary,
     reading: Option<Reading>,
+    /// Whether it is of use, if it is a head.
+    watch: Option<AcceptanceWatch>,
     /// How it reviews when tokens are sampled.
     pub(crate) rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
@@ -77,6 +80,7 @@ impl Neural {
             scorer: Metered::new(scorer),
             vocabulary: options.vocabulary,
             reading: None,
+            watch: None,
             rule: options.rule,
             branching: options.branching,
             stop_rule: None,
@@ -112,8 +116,11 @@ impl Neural {
             source: None,
             notices: Some(Arc::clone(notices)),
         });
+        let scorer = Metered::new(scorer);
+        let is_head = !scorer.info().observes.is_empty();
         Self {
-            scorer: Metered::new(scorer),
+            watch: is_head.then(|| AcceptanceWatch::new(Arc::clone(notices))),
+            scorer,
             reading,
             ..self
         }
@@ -344,8 +351,17 @@ impl Level {
         }
     }
 
-    /// Lets the level's stop rule learn from a review of a draft to which it contributed.
+    /// Lets the level's stop rule learn from a review of a draft to which it contributed, and
+    /// watches a head.
     pub(crate) fn observe_outcome(&mut self, level: LevelId, outcome: &Outcome<'_>) {
+        if let Self::Neural(Neural {
+            name,
+            watch: Some(watch),
+            ..
+        }) = self
+        {
+            watch.observe(name, level, outcome);
+        }
         let contributed = outcome.turns.iter().any(|turn| turn.turn.drafter == level);
         if let Some(rule) = self.stop_rule_mut().as_mut().filter(|_| contributed) {
             rule.observe(outcome);

@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acceptance_watch;
 mod assumed_time;
 mod branching;
 mod builder;
@@ -48,6 +49,7 @@ mod report;
 mod shared_vocabulary;
 mod stop_sequences;
 mod text;
+mod tree_drafting;
 
 pub use assumed_time::{AssumedTime, RowTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
@@ -70,9 +72,9 @@ pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
 pub use policy::{
     classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
     ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,
-    HeadLayer, HeadWeights, InvalidClassifier, InvalidHead, Judgement, LengthHeuristic,
-    MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule, StopRule, Turn, TurnRecord,
-    TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
+    GrowingTree, HeadLayer, HeadWeights, InvalidClassifier, InvalidHead, Judgement,
+    LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule, StopRule,
+    Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use shared_vocabulary::DraftVocabulary;

@@ -16,6 +16,7 @@ use crate::joint_drafting::JointDrafting;
 use crate::level::{Level, Statistical};
 use crate::neural_drafting::NeuralDrafting;
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
+use crate::tree_drafting::TreeDrafting;
 use crate::{Clock, Error, Expand, Result};
 
 /// The settings of drafting that belong neither to a model nor to a policy.
@@ -171,14 +172,25 @@ impl Recursion {
                 self.propose(statistical, context.tokens(), slot, state, decoding)
             }
             Some((Level::Neural(neural), below)) => match neural.branching.expand {
-                Expand::MostProbable => {
+                Expand::MostProbable if self.has_partner(slot.drafter, below.len()) => {
                     JointDrafting::new(self, neural, slot).run(below, context.tokens(), decoding)
+                }
+                Expand::MostProbable => {
+                    TreeDrafting::new(self, neural, slot).run(context.tokens(), state, decoding)
                 }
                 Expand::MainPath | Expand::AllLeaves => {
                     NeuralDrafting::new(self, neural, slot).run(below, context, decoding)
                 }
             },
         }
+    }
+
+    /// Whether one of so many levels below a drafter grows its trees with it.
+    fn has_partner(&self, drafter: LevelId, below: usize) -> bool {
+        let mut levels = drafter.0 + 1..=drafter.0 + below;
+        let schedule = &self.schedule;
+        schedule.plans_joint_drafts()
+            && levels.any(|level| schedule.may_pair(drafter, LevelId(level)))
     }
 
     /// The base of the recursion: a statistical drafter proposes directly.

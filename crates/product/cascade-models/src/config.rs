@@ -150,7 +150,7 @@ mod tests {
             }
         }
         let listed = [
-            "llama", "mistral", "mt5", "phi3", "qwen2", "qwen3", "smollm3", "t5",
+            "llama", "mimo", "mistral", "mt5", "phi3", "qwen2", "qwen3", "smollm3", "t5",
         ];
         assert!(kinds.iter().eq(listed), "{kinds:?}");
     }

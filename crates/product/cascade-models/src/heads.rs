@@ -3,13 +3,14 @@
 //! A head is small because its target has done the work: beside tokens, it reads the states that
 //! the target had when it verified them, and it shares the target's output head, most also its
 //! embedding. What a checkpoint of one says of itself is read in [`config`]; there is one file for
-//! each kind of head: [`eagle`], [`eagle3`], [`medusa`].
+//! each kind of head: [`eagle`], [`eagle3`], [`medusa`], [`mtp`].
 
 mod config;
 mod eagle;
 mod eagle3;
 mod fed_rows;
 mod medusa;
+mod mtp;
 mod observed;
 mod recurrent;
 mod session;
@@ -28,6 +29,7 @@ use self::config::HeadConfig;
 use self::eagle::Eagle;
 use self::eagle3::Eagle3;
 use self::medusa::{Heads, Medusa};
+use self::mtp::Mtp;
 use self::observed::Observed;
 use self::recurrent::{Recurrent, RecurrentNetwork};
 use crate::backend::cpu::{Cpu, CpuLoader};
@@ -38,8 +40,8 @@ use crate::session::max_nodes;
 use crate::weights::CheckpointWeights;
 use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 
-/// A drafter that reads the hidden states of one target: EAGLE-1, EAGLE-2, EAGLE-3
-/// and Medusa.
+/// A drafter that reads the hidden states of one target: EAGLE-1, EAGLE-2, EAGLE-3,
+/// Medusa, and the MTP layer in the files of a MiMo.
 ///
 /// It shares the target's weights, which it keeps alive: the output head unless it has one, and the
 /// embedding unless its files have one. It computes on the CPU. Any number of
@@ -126,6 +128,10 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
             let eagle = Eagle3::load(layer, own, positions, &weights.0, &mut loader)?;
             ("EAGLE-3", Part::Layer(Box::new(eagle)))
         }
+        HeadConfig::Mtp(layer) => {
+            let mtp = Mtp::load(layer, positions, &mut loader)?;
+            ("MTP", Part::Layer(Box::new(mtp)))
+        }
         HeadConfig::Medusa(own) => {
             let heads = Heads::load(own, info.size, info.vocab_size, &mut loader)?;
             ("Medusa", Part::Heads(heads))
@@ -137,7 +143,7 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
     warnings.extend(weights.0.notes());
     let shared = network.weight_bytes(info.parameters_of_all_rows - info.parameters);
     let bytes_per_forward = cpu.weight_bytes(info.parameters) + shared;
-    refuse_leftovers(&weights.0)?;
+    refuse_leftovers(&weights.0, &config)?;
     Ok(Head {
         name: files.name.clone(),
         kind,
@@ -207,8 +213,13 @@ fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfi
 /// Refuses tensors that nothing is computed with, but tables that follow from settings, and the
 /// lists of a reduced vocabulary: which tokens have a row follows from which token a row is, and
 /// nobody needs either where there is a row for every token.
-fn refuse_leftovers(weights: &Checkpoint) -> Result<()> {
-    let unused = weights.unused();
+///
+/// Of the files of a model, MTP layers are what is a head's.
+fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
+    let mut unused = weights.unused();
+    if let HeadConfig::Mtp(_) = config {
+        unused.retain(|name| name.starts_with(mtp::LAYERS));
+    }
     let useless =
         |name: &str| ["t2d", "d2t"].contains(&name) || name.ends_with("rotary_emb.inv_freq");
     let left = unused.iter().filter(|name| !useless(name));

@@ -21,8 +21,12 @@ impl<'a> Leftovers<'a> {
             "encoder.embed_tokens.weight",
             "decoder.embed_tokens.weight",
         ];
-        let useful =
-            |name: &&str| !COPIES.contains(name) && !USELESS.iter().any(|end| name.ends_with(end));
+        // Layers that predict further tokens are a head's, and no part of a forward.
+        const OF_HEADS: &str = "model.mtp_layers.";
+        let useful = |name: &&str| {
+            let useless = USELESS.iter().any(|end| name.ends_with(end));
+            !COPIES.contains(name) && !useless && !name.starts_with(OF_HEADS)
+        };
         let of_layer = |name: &&str| LAYERS.iter().any(|start| name.starts_with(start));
         let (of_layers, others) = names.filter(useful).partition(of_layer);
         Self { of_layers, others }
@@ -60,6 +64,7 @@ mod tests {
         assert_eq!(of(of_t5), (1, 0));
         assert_eq!(of("model.layers.0.self_attn.rotary_emb.inv_freq"), (0, 0));
         assert_eq!(of("encoder.embed_tokens.weight"), (0, 0));
+        assert_eq!(of("model.mtp_layers.0.input_proj.weight"), (0, 0));
         assert_eq!(of("lm_head.bias"), (0, 1));
     }
 

@@ -10,7 +10,9 @@ use super::asking::{Asking, Lately};
 use super::pending::Pending;
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
-use super::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnStart};
+use super::{
+    DraftState, DraftedToken, ForwardCost, GrowingTree, Outcome, Schedule, Turn, TurnStart,
+};
 use crate::{Role, RowTimes};
 
 /// Drafts what pays at present: every token that is expected to save more time than it costs.
@@ -25,7 +27,8 @@ use crate::{Role, RowTimes};
 ///   expected tokens − ρ · time. It is asked where its recent proposals saved more than the time
 ///   that asking took, learning from the text included.
 /// * A neural drafter drafts if its best length has a positive balance, and goes on while the next
-///   token has.
+///   token has. A [tree of the most probable nodes](crate::Expand::MostProbable) has those that
+///   pay, and grows while what one more forward is expected to add does.
 /// * A chain of a statistical drafter is cut where it is better to let a neural one go on.
 ///
 /// p is what the drafter says of its token (the probability of a neural drafter, the estimate of a
@@ -515,6 +518,64 @@ impl OnlineSchedule {
         }
     }
 
+    /// Which nodes of a tree that a neural drafter grows are worth another forward: those that pay
+    /// themselves and whose best child will, if all these children are worth the forward.
+    fn worth_children(
+        &self,
+        reviewer: usize,
+        state: &DraftState<'_>,
+        growing: &GrowingTree<'_>,
+    ) -> Vec<bool> {
+        let own = &self.reviewers[reviewer];
+        let tree = growing.proposed.tree();
+        let mut open = vec![false; tree.len()];
+        if own.draft.trial {
+            return open;
+        }
+        let proposal = Shadow::new(growing.drafter, state, growing.proposed);
+        let kept = self.worthwhile(reviewer, state, &proposal).nodes;
+        let drafter = &own.drafters[growing.drafter.0];
+        let estimate = |stated, depth| drafter.stated.estimate(stated, depth);
+        let paths = proposal.path_probabilities(estimate);
+        let nodes = kept.iter().filter(|&&kept| kept).count();
+        let rate = own.rate.per_forward();
+        let row = rate * own.costs.one_more(state.nodes + nodes + 1);
+        let mut gain = 0.0;
+        for node in (0..tree.len()).filter(|&node| kept[node] && !growing.answered[node]) {
+            let next = drafter
+                .next
+                .estimate(None, state.depth + tree.depth(node) + 1);
+            let child = own.draft.survival * paths[node] * next - row;
+            open[node] = child > 0.0;
+            gain += child.max(0.0);
+        }
+        let rows = open.iter().filter(|&&open| open).count();
+        let forward = self.reviewers[growing.drafter.0].costs.of(rows.max(1));
+        let price = rate * self.token_cost(reviewer, growing.drafter.0) * forward;
+        match gain > price {
+            true => open,
+            false => vec![false; tree.len()],
+        }
+    }
+
+    /// Learns what a forward cost by which a neural drafter grows a tree.
+    fn learn_growth(&mut self, growing: &GrowingTree<'_>) {
+        let ForwardCost { rows, time, .. } = growing.forward;
+        let drafter = growing.drafter.0;
+        let answered = growing.answered.iter().filter(|&&answered| answered);
+        match growing.forward.is_usual(answered.count()) {
+            true if self.assumed.fixed => {}
+            true => self.reviewers[drafter]
+                .costs
+                .learn(rows, time.as_secs_f64()),
+            false => {
+                for level in &mut self.reviewers[..drafter] {
+                    level.draft.unusual = true;
+                }
+            }
+        }
+    }
+
     /// After how many tokens of a chain a neural drafter goes on best, and what both gain; and what
     /// it gains without the chain. `reached` are the probabilities of the text, then of each token.
     fn best_handover(
@@ -627,11 +688,15 @@ impl OnlineSchedule {
                 .learn(judged.probability, judged.position, judged.accepted);
             drafter.next.learn(None, judged.position, judged.accepted);
         }
+        let roles = &self.roles;
         for proposal in std::mem::take(&mut own.draft.proposals) {
-            let stated = &mut own.drafters[proposal.drafter.0].stated;
+            let DrafterState { stated, next, .. } = &mut own.drafters[proposal.drafter.0];
             proposal.compare(outcome, |probability, depth, accepted| {
                 stated.learn(probability, depth, accepted);
             });
+            if roles.get(proposal.drafter.0) == Some(&Role::Drafter) {
+                proposal.compare_places(outcome, |depth, stayed| next.learn(None, depth, stayed));
+            }
         }
         for turn in outcome
             .turns
@@ -727,7 +792,8 @@ impl Schedule for OnlineSchedule {
         state: &DraftState<'_>,
         proposed: &ScoredTree,
     ) -> Option<Vec<bool>> {
-        let proposal = Shadow::new(drafter, state, proposed);
+        let mut proposal = Shadow::new(drafter, state, proposed);
+        let neural = self.is_neural(drafter.0);
         let Kept {
             nodes: mut keep,
             survival,
@@ -736,11 +802,15 @@ impl Schedule for OnlineSchedule {
         } = self.worthwhile(reviewer.0, state, &proposal);
         let own = &mut self.reviewers[reviewer.0];
         own.draft.survival *= survival;
-        own.draft.proposals.push(proposal);
         if let Some((node, loss)) = trial.filter(|(_, loss)| *loss <= own.trials) {
             own.trials -= loss;
             keep[node] = true;
         }
+        if let Some(first) = keep.first_mut().filter(|_| neural && own.draft.trial) {
+            *first = true;
+        }
+        proposal.drafted.clone_from(&keep);
+        own.draft.proposals.push(proposal);
         let kept = keep.iter().filter(|&&kept| kept).count();
         own.drafters[drafter.0].asking.gained(gain);
         let ask = &mut own.drafters[drafter.0].ask;
@@ -750,6 +820,11 @@ impl Schedule for OnlineSchedule {
         };
         *ask = (*ask).clamp(FEWEST, LONGEST);
         Some(keep)
+    }
+
+    fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
+        self.learn_growth(growing);
+        Some(self.worth_children(growing.reviewer.0, state, growing))
     }
 
     fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {

@@ -43,6 +43,13 @@ pub struct ForwardCost {
     pub encoded: bool,
 }
 
+impl ForwardCost {
+    /// Whether it computed about as many rows as a draft of so many nodes asks for.
+    pub(crate) fn is_usual(&self, nodes: usize) -> bool {
+        !self.encoded && self.rows <= nodes + 1 + UNUSUAL
+    }
+}
+
 /// The review's decision on one token of a turn's main path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
@@ -58,7 +65,7 @@ impl<'a> Outcome<'a> {
     /// Whether the forward computed about as many rows as the draft asked for, and not a prompt or
     /// much text that others wrote: only then its time says what rows cost.
     pub(crate) fn has_usual_rows(&self) -> bool {
-        !self.forward.encoded && self.forward.rows <= self.draft.len() + 1 + UNUSUAL
+        self.forward.is_usual(self.draft.len())
     }
 
     /// The same without times.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cascade_core::{Budget, LevelId, NodeId, ScoredTree, Want};
 
-use super::{DraftedToken, Outcome};
+use super::{DraftedToken, ForwardCost, Outcome};
 use crate::{Result, Role};
 
 /// Decides, for the draft that a reviewer is about to verify, which drafter adds to it next and how
@@ -42,7 +42,7 @@ pub trait Schedule: Send {
 
     /// Whether it gives turns to drafters that grow one tree together
     /// ([`Expand::MostProbable`](crate::Expand::MostProbable)), of whose forwards it sees no
-    /// outcomes. `true` by default.
+    /// outcomes. `true` by default. If not, such a neural drafter grows its tree alone.
     fn plans_joint_drafts(&self) -> bool {
         true
     }
@@ -76,8 +76,9 @@ pub trait Schedule: Send {
         false
     }
 
-    /// Which nodes of a statistical drafter's proposal are drafted, one entry for each; without its
-    /// parent a node is not. All (`None`) by default. Such a proposal is determined by the context,
+    /// Which nodes of a statistical drafter's proposal, or of a tree that a neural drafter grew
+    /// alone, are drafted, one entry for each; without its parent a node is not. All that there is
+    /// room for (`None`) by default. Such a proposal is determined by the context,
     /// so that it may be cut by its estimates for its nodes.
     fn trim(
         &mut self,
@@ -87,6 +88,17 @@ pub trait Schedule: Send {
         proposed: &ScoredTree,
     ) -> Option<Vec<bool>> {
         let _ = (reviewer, drafter, state, proposed);
+        None
+    }
+
+    /// Which nodes of a tree that a neural drafter grows alone
+    /// ([`Expand::MostProbable`](crate::Expand::MostProbable)) are given children in one more
+    /// forward, one entry for each; only nodes that are not
+    /// [answered](GrowingTree::answered) count. All that the draft has room for (`None`) by
+    /// default. Asked after each of its forwards; afterwards the tree may be cut by
+    /// [`trim`](Self::trim).
+    fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
+        let _ = (state, growing);
         None
     }
 
@@ -153,6 +165,10 @@ impl Schedule for Box<dyn Schedule> {
         (**self).trim(reviewer, drafter, state, proposed)
     }
 
+    fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
+        (**self).expand(state, growing)
+    }
+
     fn observe(&mut self, outcome: &Outcome<'_>) {
         (**self).observe(outcome);
     }
@@ -186,6 +202,23 @@ pub struct DraftState<'a> {
     pub drafters: usize,
     /// The turns so far, in order.
     pub turns: &'a [TurnRecord],
+}
+
+/// A tree that a neural drafter grows alone, as a schedule sees it after one of its forwards.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct GrowingTree<'a> {
+    /// The level that will review it.
+    pub reviewer: LevelId,
+    /// The level that grows it.
+    pub drafter: LevelId,
+    /// All nodes that it was given, with what the drafter says of each.
+    pub proposed: &'a ScoredTree,
+    /// Whether each node was asked for children.
+    pub answered: &'a [bool],
+    /// What the last forward cost. Its time is 0 where times are withheld (see
+    /// [`Outcome::forward`]).
+    pub forward: ForwardCost,
 }
 
 /// A turn requested from a drafter.

@@ -11,7 +11,11 @@ pub(super) struct Shadow {
     pub(super) drafter: LevelId,
     /// Turns before it, whose main path it continues.
     turns: usize,
+    /// Tokens before it in the draft.
+    before: usize,
     proposed: ScoredTree,
+    /// Whether each node was drafted; all, until something else is said.
+    pub(super) drafted: Vec<bool>,
 }
 
 impl Shadow {
@@ -20,6 +24,8 @@ impl Shadow {
         Self {
             drafter,
             turns: state.turns.len(),
+            before: state.depth,
+            drafted: vec![true; proposed.tree().len()],
             proposed: proposed.clone(),
         }
     }
@@ -76,6 +82,28 @@ impl Shadow {
                 break;
             }
             at = next;
+        }
+    }
+
+    /// Calls `learn` with the depth in the draft of each place that the text reached, and whether
+    /// it stayed there within what was drafted, or would have within the first child alone.
+    pub(super) fn compare_places(&self, outcome: &Outcome<'_>, mut learn: impl FnMut(usize, bool)) {
+        let Some(text) = self.continuation(outcome) else {
+            return;
+        };
+        let tree = self.proposed.tree();
+        let mut at = None;
+        for (depth, token) in text.into_iter().enumerate() {
+            let Some(first) = tree.children(at).next() else {
+                return;
+            };
+            let said = tree.child(at, token);
+            let stayed = said.filter(|&node| node == first || self.drafted[node]);
+            learn(self.before + depth, stayed.is_some());
+            if stayed.is_none() {
+                return;
+            }
+            at = stayed;
         }
     }
 

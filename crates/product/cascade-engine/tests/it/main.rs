@@ -19,4 +19,5 @@ mod sampling;
 mod siblings;
 mod states;
 mod stop_rules;
+mod trees_alone;
 mod vocabularies;

@@ -72,6 +72,23 @@ impl Said {
             _ => right,
         }
     }
+
+    /// What it says, and other tokens behind it; where it is wrong, the second is right in two of
+    /// three places.
+    fn top(&self, position: usize, width: usize) -> Vec<(TokenId, f32)> {
+        let (right, says) = (token(position), self.says(position));
+        let other = |step: usize| (right + 2 + step as TokenId) % VOCABULARY as TokenId;
+        let second = match says != right && chance(77, position) < 0.67 {
+            true => right,
+            false => other(0),
+        };
+        let rest = (1..).map(|step| (other(step), 0.02));
+        [(says, 0.6), (second, 0.2)]
+            .into_iter()
+            .chain(rest)
+            .take(width)
+            .collect()
+    }
 }
 
 impl Scorer for Said {
@@ -96,9 +113,19 @@ impl Scorer for Said {
             nodes: vec![0.7; tree.len()],
         };
         let wanted = want.rows >= cascade_core::RowDetail::Gathered;
+        let top = || cascade_core::Top {
+            width: want.top,
+            tokens: (0..=tree.len())
+                .flat_map(|row| {
+                    let depth = row.checked_sub(1).map_or(0, |node| tree.depth(node) + 1);
+                    self.top(context.len() + depth, want.top)
+                })
+                .collect(),
+        };
         Ok(Scores::default()
             .with_argmax(argmax)
             .with_gathered(wanted.then_some(gathered))
+            .with_top((want.top > 0).then(top))
             .with_rows_computed(tree.len() + 1))
     }
 }

@@ -243,7 +243,8 @@ impl<'a> CpuLoader<'a> {
         Ok(Arc::new(held.matrix))
     }
 
-    fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
+    /// The norm `name` of rows of so many elements.
+    pub(crate) fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
         let name = format!("{name}.weight");
         Ok(Norm {
             weight: self.read(&name, &[size], Role::Norm)?,

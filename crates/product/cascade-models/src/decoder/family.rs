@@ -1,6 +1,7 @@
 //! The families, by what config.json calls them.
 
 mod llama;
+mod mimo;
 mod mistral;
 mod phi3;
 mod qwen2;
@@ -31,6 +32,7 @@ const FAMILIES: &[Family] = &[
     mistral::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
+    mimo::FAMILY,
     smollm3::FAMILY,
     phi3::FAMILY,
 ];

@@ -176,7 +176,8 @@ impl DecoderConfig {
         }
     }
 
-    fn head_norms<B: Backend>(
+    /// Norms of the heads of attention `at`, if there are any.
+    pub(crate) fn head_norms<B: Backend>(
         &self,
         loader: &mut dyn Loader<B>,
         at: &str,

@@ -1,5 +1,7 @@
 //! config.json of heads, and what the headers of their weights add to it.
 
+use std::num::NonZeroUsize;
+
 use cascade_checkpoint::Checkpoint;
 use cascade_core::Architecture;
 use cascade_hub::ModelFile;
@@ -18,6 +20,8 @@ pub(super) enum HeadConfig {
     /// A layer, in the words of the model that it is a layer of, and what else there is.
     Eagle(Box<DecoderConfig>, EagleConfig),
     Eagle3(Box<DecoderConfig>, Eagle3Config),
+    /// A layer of the target's own files that predicts further tokens.
+    Mtp(Box<DecoderConfig>),
     Medusa(MedusaConfig),
 }
 
@@ -59,6 +63,10 @@ pub(super) struct Eagle3Config {
     pub(super) target_size: usize,
     /// Whether the residual stream begins behind the norm of the states.
     pub(super) normed_stream: bool,
+    /// Whether the target's states are normed side by side before they become one.
+    pub(super) normed_states: bool,
+    /// Whether rows are fed with what was given behind the norm of the output head.
+    pub(super) normed_output: bool,
 }
 
 /// Which tensors there are.
@@ -72,6 +80,7 @@ enum Layout {
         at: &'static str,
         embedding: bool,
     },
+    Mtp,
     Medusa(MedusaShape),
 }
 
@@ -118,8 +127,9 @@ impl HeadConfig {
             }
             Layout::Eagle3 { at, embedding } => {
                 let (layer, own, qkv_bias) = eagle3(config, at, embedding, target)?;
-                Ok(Self::Eagle3(checked(layer, qkv_bias)?, own))
+                Ok(Self::Eagle3(checked_eagle3(layer, qkv_bias)?, own))
             }
+            Layout::Mtp => mtp(config).map(Self::Mtp),
             Layout::Medusa(shape) => medusa(config, shape).map(Self::Medusa),
         }
     }
@@ -128,6 +138,8 @@ impl HeadConfig {
     pub(super) fn warnings(&self) -> &[String] {
         match self {
             Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.warnings(),
+            // Those of its target, which says them.
+            Self::Mtp(_) => &[],
             Self::Medusa(own) => &own.warnings,
         }
     }
@@ -135,7 +147,7 @@ impl HeadConfig {
     /// Elements of a row.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.size,
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => layer.size,
             Self::Medusa(own) => own.size,
         }
     }
@@ -143,7 +155,7 @@ impl HeadConfig {
     /// Tokens of the target.
     pub(super) fn vocab_size(&self) -> usize {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.vocab_size,
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => layer.vocab_size,
             Self::Medusa(own) => own.vocab_size,
         }
     }
@@ -151,7 +163,7 @@ impl HeadConfig {
     /// Elements of keys and values of a row.
     pub(super) fn cached(&self) -> usize {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => {
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => {
                 product(&[2, layer.heads.kv, layer.heads.size])
             }
             Self::Medusa(_) => 0,
@@ -214,11 +226,13 @@ impl HeadConfig {
     pub(super) fn info(&self, target: &ModelInfo) -> ModelInfo {
         let own = self.own_parameters();
         let shared = match self {
-            Self::Eagle(layer, _) => product(&[layer.vocab_size, layer.size]),
+            Self::Eagle(layer, _) | Self::Mtp(layer) => product(&[layer.vocab_size, layer.size]),
             Self::Eagle3(..) | Self::Medusa(_) => 0,
         };
         let (epsilon, heads) = match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => (layer.epsilon, layer.heads),
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => {
+                (layer.epsilon, layer.heads)
+            }
             // It has neither.
             Self::Medusa(_) => (target.epsilon, target.heads),
         };
@@ -248,9 +262,21 @@ impl HeadConfig {
             Self::Eagle3(layer, own) => {
                 let size = layer.size;
                 let fuse = product(&[own.reads.len(), own.target_size, size]);
-                let norms = product(&[4, size]);
+                let of_states = match own.normed_states {
+                    true => product(&[own.reads.len(), own.target_size]),
+                    false => 0,
+                };
+                let norms = sum(&[product(&[4, size]), of_states]);
                 let others = sum(&[fuse, norms, product(&[own.rows, size])]);
                 (layer, 2 * size, others)
+            }
+            Self::Mtp(layer) => {
+                let size = layer.size;
+                (
+                    layer,
+                    size,
+                    sum(&[product(&[2, size, size]), product(&[5, size])]),
+                )
             }
             Self::Medusa(own) => {
                 let block = product(&[own.size + 1, own.size]);
@@ -269,7 +295,9 @@ impl HeadConfig {
             true => sum(&[queries, keys_values]),
             false => 0,
         };
+        let head_norms = if layer.head_norms { 2 * head } else { 0 };
         sum(&[
+            head_norms,
             product(&[inputs, sum(&[queries, keys_values])]),
             product(&[size, queries]),
             biases,
@@ -287,11 +315,46 @@ fn checked(mut layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig
     Ok(Box::new(layer))
 }
 
+/// The same of EAGLE-3, whose layer may have norms of heads and a window.
+fn checked_eagle3(layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig>> {
+    let plain = DecoderConfig {
+        head_norms: false,
+        layers: layer
+            .layers
+            .iter()
+            .map(|kind| LayerKind {
+                window: None,
+                ..*kind
+            })
+            .collect(),
+        ..layer.clone()
+    };
+    let biases = checked(plain, qkv_bias)?.biases;
+    Ok(Box::new(DecoderConfig { biases, ..layer }))
+}
+
+/// The layer of a model's own files that predicts further tokens, as `config` of the model says.
+fn mtp(config: &Value) -> Result<Box<DecoderConfig>> {
+    let layer = DecoderConfig::read(config)?;
+    if layer.head_norms || layer.biases.output || layer.biases.mlp {
+        let kind = &config["model_type"];
+        return Err(unsupported(format!(
+            "an MTP layer of a model of type {kind}"
+        )));
+    }
+    Ok(Box::new(DecoderConfig {
+        layers: vec![LayerKind::PLAIN],
+        ..layer
+    }))
+}
+
 /// Medusa: what there is follows from the tensors, and config.json must not ask for more. That of
 /// released heads names fewer.
 fn medusa(config: &Value, shape: MedusaShape) -> Result<MedusaConfig> {
     let mut settings = Settings::new(config)?;
-    settings.stated("base_model_name_or_path");
+    for key in ["base_model_name_or_path", "version"] {
+        settings.stated(key);
+    }
     let heads = settings.optional_size("medusa_num_heads")?;
     let blocks = settings.optional_size("medusa_num_layers")?;
     let stated = [
@@ -364,33 +427,71 @@ fn eagle3(
     let (layers, width) = target.unzip();
     // Which ones are read of a target that is not known changes nothing but their numbers.
     let layers = layers.unwrap_or(32);
-    let (layer, (own, stated, qkv_bias)) = DecoderConfig::read_with(&whole, |settings| {
-        let form = "a list of layers";
-        let list = |value: &'_ Value| {
-            let list = value.as_array()?.iter();
-            list.map(settings::size).collect::<Option<Vec<usize>>>()
-        };
-        let reads = settings.optional("eagle_aux_hidden_state_layer_ids", form, list)?;
-        let rows = match settings.optional_size("draft_vocab_size")? {
-            Some(rows) => rows,
-            None => settings.size("vocab_size")?,
-        };
-        let own = Eagle3Config {
-            layer: at,
-            embedding,
-            rows,
-            reads: reads.unwrap_or_else(|| usual_layers(layers)),
-            target_size: 0,
-            normed_stream: settings.flag("norm_before_residual", false)?,
-        };
-        let stated = settings.optional_size("target_hidden_size")?;
-        Ok((own, stated, settings.flag("qkv_bias", false)?))
-    })?;
+    let (mut layer, (own, stated, qkv_bias, window)) =
+        DecoderConfig::read_with(&whole, |settings| {
+            let form = "a list of layers";
+            let list = |value: &'_ Value| {
+                let list = value.as_array()?.iter();
+                list.map(settings::size).collect::<Option<Vec<usize>>>()
+            };
+            let reads = settings.optional("eagle_aux_hidden_state_layer_ids", form, list)?;
+            let rows = match settings.optional_size("draft_vocab_size")? {
+                Some(rows) => rows,
+                None => settings.size("vocab_size")?,
+            };
+            let own = Eagle3Config {
+                layer: at,
+                embedding,
+                rows,
+                reads: reads.unwrap_or_else(|| usual_layers(layers)),
+                target_size: 0,
+                normed_stream: settings.flag("norm_before_residual", false)?,
+                normed_states: settings.flag("norm_before_fc", false)?,
+                normed_output: settings.flag("norm_output", false)?,
+            };
+            // Of training, and of how files are written.
+            for key in [
+                "embed_requires_grad",
+                "enable_sp_ulysses",
+                "has_no_defaults_at_init",
+            ] {
+                settings.stated(key);
+            }
+            if settings.flag("fc_norm", false)? {
+                return Err(unsupported(
+                    "fc_norm true (a norm for each of the states)".to_owned(),
+                ));
+            }
+            let stated = settings.optional_size("target_hidden_size")?;
+            let qkv_bias = settings.flag("qkv_bias", false)?;
+            Ok((own, stated, qkv_bias, window(settings)?))
+        })?;
+    if let (Some(window), [kind]) = (window, &mut layer.layers[..]) {
+        kind.window = window;
+    }
     let own = Eagle3Config {
         target_size: stated.or(width).unwrap_or(layer.size),
         ..own
     };
     Ok((layer, own, qkv_bias))
+}
+
+/// The window of a head's layer, which any class may have; `None` if no kind of layer is named.
+fn window(settings: &mut Settings<'_>) -> Result<Option<Option<NonZeroUsize>>> {
+    let form = "a list of \"full_attention\" or \"sliding_attention\", one for each layer";
+    let sliding = |kind: &Value| match kind.as_str() {
+        Some("full_attention") => Some(false),
+        Some("sliding_attention") => Some(true),
+        _ => None,
+    };
+    let read = |value: &Value| value.as_array()?.iter().map(sliding).collect();
+    let layers: Option<Vec<bool>> = settings.optional("layer_types", form, read)?;
+    let Some(layers) = layers else {
+        return Ok(None);
+    };
+    settings.stated("use_sliding_window");
+    let window = settings.window("sliding_window", None)?;
+    Ok(Some(window.filter(|_| layers.contains(&true))))
 }
 
 /// The layers whose inputs are read of a target of so many, if nothing is said, in ascending order.
@@ -459,7 +560,9 @@ fn layout(weights: &Checkpoint) -> Result<Layout> {
     let eagle3 = ["midlayer", "layers.0"].into_iter().find(hidden_norm);
     let embedding = has("embed_tokens.weight");
     let fuse = has("fc.weight");
+    let mtp = has(&format!("{}.input_proj.weight", super::mtp::LAYER));
     match (eagle3, medusa_shape(weights)) {
+        _ if mtp => Ok(Layout::Mtp),
         (Some(at), _) if fuse => Ok(Layout::Eagle3 { at, embedding }),
         (None, _) if fuse && has("layers.0.self_attn.q_proj.weight") => {
             Ok(Layout::Eagle { embedding })
@@ -469,7 +572,7 @@ fn layout(weights: &Checkpoint) -> Result<Layout> {
             file: weights.files(),
             problem: "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
                       have, or beside midlayer.hidden_norm.weight, as those of EAGLE-3 do, and no 0.0.linear.weight, \
-                      as those of Medusa do"
+                      as those of Medusa do, and no model.mtp_layers.0.input_proj.weight, as models with MTP layers do"
                 .to_owned(),
             cure: "give the folder of such a head; a model with a tokenizer of its own is a `model`"
                 .to_owned(),
@@ -479,6 +582,8 @@ fn layout(weights: &Checkpoint) -> Result<Layout> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
@@ -537,6 +642,36 @@ mod tests {
     }
 
     #[test]
+    fn published_configurations_neither_fail_nor_warn() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/published/heads");
+        let mut read = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let layout = match name.split('-').next() {
+                Some("eagle") => Layout::Eagle { embedding: true },
+                Some("eagle3") => Layout::Eagle3 {
+                    at: "midlayer",
+                    embedding: false,
+                },
+                _ => Layout::Medusa(MedusaShape {
+                    at: "",
+                    heads: 5,
+                    blocks: 1,
+                    size: 4096,
+                    vocab_size: 32000,
+                }),
+            };
+            let found = HeadConfig::of_settings(&config, layout, Some((36, 4096)));
+            let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(found.warnings(), [""; 0], "{name}");
+            read += 1;
+        }
+        assert_eq!(read, 13);
+    }
+
+    #[test]
     fn what_changes_a_forward_is_refused_by_name() {
         for (settings, word) in [
             (json!({"num_hidden_layers": 2}), "2 layers"),
@@ -587,7 +722,9 @@ mod tests {
         assert_eq!((found.rows, &found.reads[..]), (5, &[1, 4, 7][..]));
         assert!(found.normed_stream);
         assert_eq!(read(&speculators).unwrap().warnings(), [""; 0]);
+        assert!(!found.normed_states && !found.normed_output);
         for (key, value, word) in [
+            ("fc_norm", json!(true), "fc_norm true"),
             ("speculators_model_type", json!("eagle"), "eagle"),
             (
                 "eagle_aux_hidden_state_layer_ids",

@@ -7,6 +7,7 @@
 //! library `layers.0`.
 
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 
 use cascade_checkpoint::Checkpoint;
 use cascade_core::{HiddenLayer, HiddenLayers};
@@ -15,7 +16,7 @@ use super::config::Eagle3Config;
 use super::recurrent::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
-    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
+    Activation, AttentionSpan, Forward, HeadNorms, Heads, LinearSpec, Loader, Outputs, QkTransform,
 };
 use crate::{DecoderConfig, Error, Result};
 
@@ -24,19 +25,25 @@ use crate::{DecoderConfig, Error, Result};
 pub(super) struct Eagle3 {
     embedding: Option<Table>,
     reads: HiddenLayers,
+    /// Of the target's states side by side, before they become one.
+    entering_norm: Option<Norm>,
     fuse: Map,
     embedding_norm: Norm,
     state_norm: Norm,
     /// Whether the residual stream begins behind the norm of the states.
     normed_stream: bool,
     rotary: Rotary,
+    window: Option<NonZeroUsize>,
     qkv: Map,
+    head_norms: Option<HeadNorms<Cpu>>,
     output: Map,
     feed_forward_norm: Norm,
     gate_up: Map,
     down: Map,
     activation: Activation,
     norm: Norm,
+    /// Whether rows are fed with what is behind that norm.
+    normed_output: bool,
     head: Map,
     /// The target's token of each row of the head; all, in their order, if there is no list.
     tokens: Option<Vec<usize>>,
@@ -84,21 +91,32 @@ impl Eagle3 {
                 false => None,
             },
             reads: reads.fold(HiddenLayers::NONE, HiddenLayers::with),
+            entering_norm: match own.normed_states {
+                true => Some(loader.norm_of("input_norm", own.reads.len() * own.target_size)?),
+                false => None,
+            },
             fuse: loader.linear(LinearSpec::new(own.reads.len() * own.target_size, &fuse))?,
             embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
             state_norm: loader.norm(&format!("{at}.hidden_norm"))?,
             normed_stream: own.normed_stream,
             rotary: loader.rotary(cosines, sines)?,
+            window: layer.layers.first().and_then(|kind| kind.window),
             qkv: {
-                let qkv = LinearSpec::new(2 * size, &qkv).used_as(Outputs::Rotated);
+                // Heads that are normed are whole first.
+                let qkv = LinearSpec::new(2 * size, &qkv).used_as(match layer.head_norms {
+                    true => Outputs::SideBySide,
+                    false => Outputs::Rotated,
+                });
                 loader.linear(qkv.with_bias(layer.biases.qkv))?
             },
+            head_norms: layer.head_norms(loader, &format!("{at}.self_attn"))?,
             output: loader.linear(LinearSpec::new(queries * head, &output))?,
             feed_forward_norm: loader.norm(&format!("{at}.post_attention_layernorm"))?,
             gate_up: loader.linear(LinearSpec::new(size, &gate_up).used_as(Outputs::Gated))?,
             down: loader.linear(LinearSpec::new(inner, &down))?,
             activation: layer.activation,
             norm: loader.norm("norm")?,
+            normed_output: own.normed_output,
             head: loader.linear(LinearSpec::new(size, &lm_head))?,
             tokens,
             vocab_size: layer.vocab_size,
@@ -139,24 +157,43 @@ impl Recurrent for Eagle3 {
     }
 
     fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
-        self.fuse.forward(observed).into()
+        match &self.entering_norm {
+            Some(norm) => self.fuse.forward(&norm.apply(observed)).into(),
+            None => self.fuse.forward(observed).into(),
+        }
     }
 
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
         let table = self.embedding.as_ref().unwrap_or(shared);
         let norms = [&self.embedding_norm, &self.state_norm];
         forward.stand_beside(table, states, norms, self.normed_stream);
-        let rotated: QkTransform<'_, Cpu> = QkTransform::Rotated(&self.rotary);
-        forward.project(&self.qkv, rotated, 0);
-        forward.attend(AttentionSpan::Whole, 0);
+        let transform: QkTransform<'_, Cpu> = match &self.head_norms {
+            Some(norms) => QkTransform::NormedAndRotated(norms, &self.rotary),
+            None => QkTransform::Rotated(&self.rotary),
+        };
+        forward.project(&self.qkv, transform, 0);
+        let span = self
+            .window
+            .map_or(AttentionSpan::Whole, AttentionSpan::Window);
+        forward.attend(span, 0);
         forward.add_attended(&self.output, &self.feed_forward_norm);
         forward.activate(&self.gate_up, self.activation);
         forward.end(&self.down);
     }
 
+    fn give(&self, states: Vec<f32>) -> Vec<f32> {
+        match self.normed_output {
+            true => self.norm.apply(&states),
+            false => states,
+        }
+    }
+
     /// Tokens that the head has no row for have none to say: −∞.
     fn logits(&self, given: &[f32], _: &Map) -> Vec<f32> {
-        let own = self.head.forward(&self.norm.apply(given));
+        let own = match self.normed_output {
+            true => self.head.forward(given),
+            false => self.head.forward(&self.norm.apply(given)),
+        };
         let Some(tokens) = &self.tokens else {
             return own;
         };

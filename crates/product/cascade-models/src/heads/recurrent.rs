@@ -26,6 +26,11 @@ pub(super) trait Recurrent: Debug + Send + Sync {
     /// the target's embedding.
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table);
 
+    /// Of what rows end with, what takes the place of states: as it is, by default.
+    fn give(&self, states: Vec<f32>) -> Vec<f32> {
+        states
+    }
+
     /// Logits over the target's vocabulary of what rows gave. `shared` is the target's output head.
     fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32>;
 }
@@ -67,7 +72,8 @@ impl RecurrentNetwork {
     pub(super) fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
         let Vocabulary { table, .. } = self.vocabulary();
         let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
-        let mut given = self.cpu.run_fed(&self.info, plan, cache, &mut write);
+        let ends = self.cpu.run_fed(&self.info, plan, cache, &mut write);
+        let mut given = self.layer.give(ends);
         forget_overflown(&mut given, self.size());
         given
     }

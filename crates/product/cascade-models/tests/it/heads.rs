@@ -22,8 +22,16 @@ use tempfile::TempDir;
 use crate::common::demo;
 
 const TARGET: &str = "tiny-llama-gqa";
-const HEADS: [&str; 4] = ["eagle", "eagle-gqa", "eagle3", "eagle3-speculators"];
-const MEDUSA: [&str; 2] = ["medusa", "medusa-deep"];
+const HEADS: [&str; 7] = [
+    "eagle",
+    "eagle-gqa",
+    "eagle-released",
+    "eagle3",
+    "eagle3-speculators",
+    "eagle3-normed",
+    "mtp",
+];
+const MEDUSA: [&str; 3] = ["medusa", "medusa-deep", "medusa-released"];
 const SIZE: usize = 36;
 const CASES: usize = 4;
 
@@ -579,13 +587,74 @@ fn what_a_head_of_eagle_3_cannot_be_is_refused_by_name() {
     }
 }
 
+/// An MTP layer lies among the tensors of its target, whose own forward does not read it: one
+/// folder is the model and its head.
+#[test]
+fn a_model_with_an_mtp_layer_is_a_head_too() {
+    let folder = TempDir::new().unwrap();
+    let (of_target, of_layer) = (
+        goldens().join("models").join(TARGET),
+        goldens().join("heads/mtp"),
+    );
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&fs::read(of_target.join("config.json")).unwrap()).unwrap();
+    config["model_type"] = "mimo".into();
+    config["num_nextn_predict_layers"] = 1.into();
+    config["attention_bias"] = true.into();
+    let mut tensors = Tensors::read(&of_target.join("model.safetensors")).0;
+    // MiMo has biases; of no effect, here.
+    for layer in 0..config["num_hidden_layers"].as_u64().unwrap() {
+        for part in ["q", "k", "v"] {
+            let at = format!("model.layers.{layer}.self_attn.{part}_proj");
+            let rows = tensors[&format!("{at}.weight")].dims()[0];
+            let zeros = Tensor::zeros(rows, candle_core::DType::F32, &CandleDevice::Cpu);
+            tensors.insert(format!("{at}.bias"), zeros.unwrap());
+        }
+    }
+    let inner = config["intermediate_size"].as_u64().unwrap() as usize;
+    for (name, tensor) in Tensors::read(&of_layer.join("model.safetensors")).0 {
+        let shape: Vec<usize> = match name.split('.').rev().nth(1).unwrap() {
+            "gate_proj" | "up_proj" => vec![inner, SIZE],
+            "down_proj" => vec![SIZE, inner],
+            _ => tensor.dims().to_vec(),
+        };
+        let own = Tensor::rand(-0.3f32, 0.3, shape, &CandleDevice::Cpu).unwrap();
+        tensors.insert(name, own);
+    }
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    safetensors::save(&tensors, folder.path().join("model.safetensors")).unwrap();
+
+    let mimo = Model::build(config, &Tensors(tensors), &Device::Cpu, DType::F32).unwrap();
+    let head = load(folder.path(), &mimo, DType::F32).unwrap();
+    assert_eq!((head.kind(), head.warnings()), ("MTP", &[][..]));
+    let mimo = Arc::new(mimo);
+    let text: Vec<TokenId> = (0..12).map(|i| 3 * i % 41).collect();
+    let want = Want::LOGITS.with_last_hidden().with_hidden_after(Some(1));
+    let none = TokenTree::new();
+    let scores = mimo.session().score(&text, &none, want).unwrap();
+    let own = Arc::new(target())
+        .session()
+        .score(&text, &none, Want::LOGITS);
+    assert_eq!(scores.logits, own.unwrap().logits);
+    let mut drafting = head.session();
+    let states = scores.hidden.of(HiddenLayer::Last).unwrap();
+    observe(&mut drafting, &text, states, (0, text.len()), 0);
+    let longer = [&text[..], &[7]].concat();
+    let drafted = drafting.score(&longer, &TokenTree::chain([4, 5]), Want::LOGITS);
+    let logits = drafted.unwrap().logits.unwrap();
+    assert!(logits.rows() == 3 && logits.as_slice().iter().all(|x| x.is_finite()));
+    // A model without one is none.
+    let error = load(&of_target, &mimo, DType::F32).unwrap_err();
+    assert!(error.to_string().contains("mtp_layers.0"), "{error}");
+}
+
 /// Of each state a fixed number of tokens, whatever is between, and nothing beyond.
 #[test]
 fn medusa_gives_the_logits_of_a_transcription() {
     for name in MEDUSA {
         let (head, golden) = golden(name);
         let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
-        let heads = if name == "medusa" { 5 } else { 3 };
+        let heads = if name == "medusa-deep" { 3 } else { 5 };
         let mut warm = head.session();
         let mut before = 0;
         for case in 0..CASES {

@@ -76,12 +76,9 @@ impl CpuForward<'_> {
         [of_embeddings, of_states]: [&Norm; 2],
         normed_stream: bool,
     ) {
-        let (tokens, size) = (self.tokens(), table.size());
-        let mut embeddings = vec![0.0; tokens.len() * size];
-        for (row, token) in embeddings.chunks_exact_mut(size).zip(tokens) {
-            table.read_row(token as usize, row);
-        }
-        let (embeddings, normed) = (of_embeddings.apply(&embeddings), of_states.apply(states));
+        let size = table.size();
+        let embeddings = of_embeddings.apply(&self.embeddings(table));
+        let normed = of_states.apply(states);
         let rows = embeddings.chunks_exact(size).zip(normed.chunks_exact(size));
         self.normed = rows
             .flat_map(|(left, right)| [left, right].concat())
@@ -90,6 +87,37 @@ impl CpuForward<'_> {
             true => normed,
             false => states.to_vec(),
         };
+    }
+
+    /// States of the rows, each followed by the embedding of its token, both normed, through a
+    /// linear map to the residual stream. What follows reads it behind `next`.
+    pub(crate) fn join_normed(
+        &mut self,
+        table: &Table,
+        states: &[f32],
+        [of_states, of_embeddings]: [&Norm; 2],
+        fuse: &Map,
+        next: &Norm,
+    ) {
+        let size = table.size();
+        let embeddings = of_embeddings.apply(&self.embeddings(table));
+        let states = of_states.apply(states);
+        let rows = states.chunks_exact(size).zip(embeddings.chunks_exact(size));
+        let joined: Vec<f32> = rows
+            .flat_map(|(left, right)| [left, right].concat())
+            .collect();
+        self.stream = fuse.forward(&joined);
+        self.normed = next.apply(&self.stream);
+    }
+
+    /// Embeddings of the tokens.
+    fn embeddings(&self, table: &Table) -> Vec<f32> {
+        let (tokens, size) = (self.tokens(), table.size());
+        let mut embeddings = vec![0.0; tokens.len() * size];
+        for (row, token) in embeddings.chunks_exact_mut(size).zip(tokens) {
+            table.read_row(token as usize, row);
+        }
+        embeddings
     }
 
     /// Adds a linear map of the inner layer to the residual stream, which the forward ends with.
