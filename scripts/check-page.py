@@ -1,20 +1,33 @@
 #!/usr/bin/env python3
-"""Uses the page of `cascade serve` in headless Chromium, as people do: with the keyboard, in light and dark.
+"""Uses the page of `cascade serve` in headless Chromium, as people do: with the keyboard, in light and dark, wide and narrow.
 
-    pip install playwright
-    scripts/check-page.py target/release/cascade [FOLDER FOR SCREENSHOTS]
+    scripts/check-page.py target/release/cascade [--screenshots FOLDER] [--ratio]
 
-CHROMIUM names the browser; without it playwright's own is taken (`playwright install chromium`). Fails if the console is not
-clean, something loads from elsewhere, or something that can be used has no accessible name.
+Debian's Chromium is found (`apt install chromium`), as is what CHROMIUM names; playwright is installed into target/page-venv,
+with pip, when it is not there yet. Fails if the end of an answer is out of view in any frame while it streams, the console is
+not clean, something loads from elsewhere, or something that can be used has no accessible name.
+
+--ratio compares the page's speed against plain decoding with that of `cascade run --compare` on the same question, by medians
+of both in turn, and fails if they differ by more than 15%. It measures times, so it wants a machine with nothing else to do.
 """
 
+import argparse
+import json
 import os
 import pathlib
+import shutil
+import statistics
 import subprocess
 import sys
 import time
+import venv
 
-from playwright.sync_api import sync_playwright
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PLAYWRIGHT = "1.65.2"
+BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
+TOKENS = 60
+# How often the page and `run --compare` are asked for a ratio, and how far their medians may be apart.
+ASKED, APART = 9, 0.15
 
 NAMELESS = """() => [...document.querySelectorAll('button, input, textarea, select, a, [role], [tabindex]')]
     .filter(e => e.offsetParent !== null || e === document.activeElement)
@@ -41,6 +54,21 @@ HOSTILE = """**b** <img src=x onerror="document.title='owned'"> [x](javascript:a
 ```html
 <script>document.title = 'owned'</script>
 ```"""
+# What is true of every frame that was painted while an answer came: how long it was, and whether its end could be seen. A
+# ResizeObserver is called after layout and before painting.
+WATCH = """() => {
+  window.watched = [];
+  const box = document.getElementById('conversation');
+  const sizes = new ResizeObserver(entries => entries.forEach(({target}) => {
+    const [all, end] = [box.getBoundingClientRect(), target.getBoundingClientRect().bottom];
+    const seen = end <= Math.min(innerHeight, all.bottom) && end > Math.max(0, all.top);
+    if (target.isConnected && !document.getElementById('stop').disabled) window.watched.push([target.textContent.length, seen]);
+  }));
+  new MutationObserver(() => {
+    const last = [...box.querySelectorAll('.message')].at(-1);
+    if (last?.querySelector('b').textContent === 'Answer') sizes.observe(last.querySelector('.text'));
+  }).observe(box, {childList: true, subtree: true});
+}"""
 IN_VIEW = """() => { const last = [...document.querySelectorAll('#conversation .text')].at(-1).getBoundingClientRect();
     return last.top < innerHeight && last.bottom > 0 && last.bottom <= innerHeight; }"""
 
@@ -58,6 +86,10 @@ def check(browser, address, scheme, size, folder):
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address)
+    wait(page, "document.querySelectorAll('#levels tr').length > 0")
+    streams_in_view(page, folder / f"page-{scheme}-{size[0]}-long.png")
+    page.click("#forget")
+    page.reload()
     wait(page, "document.querySelectorAll('#levels tr').length > 0")
     # By keyboard alone: the question has a way to it, Enter asks, Tab reaches everything.
     page.keyboard.press("Tab")
@@ -129,6 +161,27 @@ def check(browser, address, scheme, size, folder):
     context.close()
 
 
+def streams_in_view(page, screenshot):
+    """A long answer, which the demo makes of what it does not know: its end is in view in every frame."""
+    at_most(page, 300)
+    page.evaluate(WATCH)
+    page.fill("#question", "Who wrote Faust, and what else did he write in his long life?")
+    page.keyboard.press("Enter")
+    wait(page, "window.watched.length > 0 || document.getElementById('stop').disabled")
+    page.screenshot(path=screenshot)
+    answered(page)
+    watched = page.evaluate("window.watched")
+    lengths = sorted({length for length, _ in watched})
+    assert len(lengths) > 3 and lengths[-1] > 300, f"the answer did not stream: {lengths}"
+    expect(f"the end of the answer is in view in {len(watched)} frames", all(seen for _, seen in watched), True)
+
+
+def at_most(page, tokens):
+    page.click("#settings summary")
+    page.fill("#length", str(tokens))
+    page.click("#settings summary")
+
+
 def wait(page, condition):
     """Waits for an expression; not inside the page, whose policy forbids to evaluate texts."""
     until = time.monotonic() + 120
@@ -142,22 +195,78 @@ def expect(name, found, expected):
     print(f"ok  {name}")
 
 
-def main(program, folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    serve = [program, "serve", "--port", "0", "--max-new-tokens", "60"]
+def compare(page, address, program):
+    """The ratio of the page and that of the command line, on the question that the page begins with."""
+    page.goto(address)
+    wait(page, "document.querySelectorAll('#levels tr').length > 0")
+    question = page.input_value("#question")
+    page.focus("#question")
+    page.keyboard.press("Enter")
+    answered(page)
+    command = [program, "run", "--config", "embedded:demo-llama", "--max-new-tokens", str(TOKENS), "--compare", "--json", question]
+    own, others = [], []
+    for _ in range(ASKED):
+        page.click("#compare")
+        wait(page, "/^(Compared|Error)/.test(document.getElementById('status').textContent)")
+        own.append(float(page.inner_text("#ratio").split()[0]))
+        done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=True)
+        others.append(json.loads(done.stdout)["speedup"])
+    page_ratio, run_ratio = statistics.median(own), statistics.median(others)
+    print(f"page {page_ratio:.2f} × plain ({min(own):.2f} to {max(own):.2f}), run --compare {run_ratio:.2f} × ({min(others):.2f} to {max(others):.2f})")
+    expect(f"the page's ratio is within {APART:.0%} of that of run --compare", abs(page_ratio / run_ratio - 1) <= APART, True)
+
+
+def browser_of(play):
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    return play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+
+
+def main(options):
+    from playwright.sync_api import sync_playwright
+
+    options.screenshots.mkdir(parents=True, exist_ok=True)
+    serve = [options.program, "serve", "--port", "0", "--max-new-tokens", str(TOKENS)]
     server = subprocess.Popen(serve, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
         address = server.stdout.readline().split()[-1]
         with sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=["--no-sandbox"])
-            for scheme in ("light", "dark"):
-                for size in ((1280, 900), (400, 800)):
-                    check(browser, address, scheme, size, folder)
+            browser = browser_of(play)
+            if options.ratio:
+                compare(browser.new_page(), address, options.program)
+            else:
+                for scheme in ("light", "dark"):
+                    for size in ((1280, 900), (400, 800)):
+                        check(browser, address, scheme, size, options.screenshots)
             browser.close()
     finally:
         server.terminate()
         server.wait(timeout=60)
 
 
+def interpreter():
+    """An interpreter that has playwright."""
+    home = ROOT / "target" / "page-venv"
+    python = home / "bin" / "python"
+    if not python.exists():
+        venv.create(home, with_pip=True)
+    check = f"import importlib.metadata as m; assert m.version('playwright') == {PLAYWRIGHT!r}"
+    if subprocess.run([python, "-c", check], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"playwright=={PLAYWRIGHT}"]
+        subprocess.run(install, check=True)
+    return python
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=lambda path: str(pathlib.Path(path).resolve()))
+    parser.add_argument("--screenshots", type=pathlib.Path, default=ROOT / "target" / "page", metavar="FOLDER")
+    parser.add_argument("--ratio", action="store_true")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else "target/page"))
+    options = arguments()
+    if not options.here:
+        sys.exit(subprocess.run([interpreter(), __file__, *sys.argv[1:], "--here"], check=False).returncode)
+    main(options)

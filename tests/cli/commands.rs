@@ -615,6 +615,7 @@ fn reproduce_lists_and_evaluates() {
         "spec-bench",
         "specdec",
         "disco",
+        "transfer",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
     }

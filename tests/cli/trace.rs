@@ -332,6 +332,7 @@ fn imported_answers_are_replayed_without_their_target() {
         (&json!("tom"), &json!("f16"))
     );
     assert!(trace[0].get("machine").is_none());
+    assert_eq!(trace[0]["dataset"], "spec-bench");
     let finishes: Vec<_> = trace[1..]
         .iter()
         .map(|r| r["finish"].as_str().unwrap())
@@ -364,6 +365,13 @@ fn imported_answers_are_replayed_without_their_target() {
         warnings.contains("the trace is of tom, and the target of"),
         "{warnings}"
     );
+
+    // MT-bench has the categories of Spec-Bench's first 80 questions alone.
+    let first = |lines: &str| lines.lines().next().unwrap().to_owned();
+    let (questions, answers) = (first(QUESTIONS), first(ANSWERS));
+    stdout(&import(&folder, &questions, &answers, &["--force"]));
+    let trace = objects(&folder.read("imported.jsonl"));
+    assert_eq!(trace[0]["dataset"], "mt-bench");
 
     let again = import(&folder, QUESTIONS, ANSWERS, &[]);
     assert!(
@@ -778,6 +786,26 @@ fn samples_are_recorded_and_replayed() {
         shown.contains("sampled at temperature 0.8, top_p 0.9, seed 11"),
         "{shown}"
     );
+
+    // Experiments replay samples as they were recorded.
+    let out = folder.name("specdec");
+    let table = stdout(&cascade(&[
+        "reproduce",
+        "specdec",
+        "--trace",
+        &trace,
+        "--limit",
+        "2",
+        "--out",
+        &out,
+    ]));
+    for said in [
+        "equals the recorded one",
+        "Sampled: temperature 0.8, top-p 0.9",
+        "(replayed)",
+    ] {
+        assert!(table.contains(said), "{said}: {table}");
+    }
 
     // Other settings, other rules, greedy traces, and what needs greedy ones.
     let yaml = std::fs::read_to_string(&config).unwrap();

@@ -212,3 +212,39 @@ fn a_recording_becomes_a_head_that_ends_drafts() {
     ));
     assert!(other.contains("another tokenizer"), "{other}");
 }
+
+#[test]
+fn samples_with_probabilities_become_a_head_for_sampling() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let demo = project("configs/demo-t5.yaml");
+    let record = |name: &str, more: &str| {
+        let trace = at(name);
+        run(&format!(
+            "trace record --config {demo} --dataset problems --limit 11 --max-new-tokens 12 --temperature 1 --top-k 6 \
+             -o {trace} {more}"
+        ));
+        trace
+    };
+    let train = |trace: &str, out: &str| {
+        let out = at(out);
+        format!("train head --trace {trace} -d embedded:demo-t5-small --cost 0.2 --depth 0 --epochs 1 --out {out}")
+    };
+    let whole = record("whole.jsonl", "--top-probabilities 6");
+    let text = run(&train(&whole, "head"));
+    for part in ["(simulated)", "min(1, p/q)"] {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+    let part = record("part.jsonl", "--top-probabilities 1");
+    let none = record("none.jsonl", "");
+    for trace in [part, none] {
+        let message = refused(&train(&trace, "other"));
+        assert!(message.contains("--top-probabilities"), "{message}");
+    }
+    // A classifier learns of greedy recordings.
+    let message = refused(&format!(
+        "train classifier --trace {whole} -d embedded:demo-t5-small --cost 0.2 --out {}",
+        at("classifier")
+    ));
+    assert!(message.contains("temperature 1"), "{message}");
+}

@@ -75,7 +75,8 @@ pub(crate) struct ModelArgs {
     pub(crate) ngram: Option<String>,
 
     /// Number of tokens that each drafter adds, largest drafter first and Max-Gram last, such as -k
-    /// 5,10; of a tree, its maximum depth [default: see docs/command-line.md].
+    /// 5,10; of a tree, its maximum depth [default: as many as pay; with --schedule static, see
+    /// docs/command-line.md].
     #[arg(
         long = "draft-tokens",
         short = 'k',
@@ -198,7 +199,7 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "JSON")]
     pub(crate) chat_template_kwargs: Option<Variables>,
 
-    /// Maximum number of prompts.
+    /// Maximum number of prompts [default: all; of problems 1000].
     #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     pub(crate) limit: Option<usize>,
 
@@ -231,15 +232,15 @@ impl InputArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Decoding")]
 pub(crate) struct DecodingArgs {
-    /// Maximum number of new tokens, overriding the configuration.
+    /// Maximum number of new tokens, overriding the configuration, whose default is 256.
     #[arg(long, value_name = "N")]
     pub(crate) max_new_tokens: Option<usize>,
 
-    /// Sampling temperature; 0 is greedy decoding.
+    /// Sampling temperature, overriding the configuration, whose default is 0: greedy decoding.
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub(crate) temperature: Option<f32>,
 
-    /// Sample from the K most probable tokens only.
+    /// Sample from the K most probable tokens only [default: from all].
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<usize>,
 
@@ -259,7 +260,7 @@ pub(crate) struct DecodingArgs {
     pub(crate) lossy: Option<f64>,
 
     /// Sampling seed: the same seed gives the same output. Each further prompt, and each further
-    /// turn, uses a hash of it.
+    /// turn, uses a hash of it [default: the configuration's, or 0].
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
 

@@ -20,7 +20,7 @@ pub(crate) enum DemoCommand {
     ///
     /// Right answers by kind of problem, of templates that were trained on and of others, answers
     /// that end in a loop or at the length limit, and for each drafter alone how often the target
-    /// keeps the first token that it drafts. Decoding is greedy.
+    /// keeps a draft of one token. Decoding is greedy.
     Evaluate(Box<evaluate::EvaluateArgs>),
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     assumed: AssumedArgs,
 
-    /// Maximum number of records.
+    /// Maximum number of records [default: all].
     #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 

@@ -80,8 +80,14 @@ struct RunExperiment {
     #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 
-    /// Seed for the selection of prompts, for the problems that the program makes, and for the
-    /// bootstrap.
+    /// Sample as the experiment's paper does, in place of greedy decoding: specdec at temperature 1
+    /// with top-k 50. Every answer still equals that of plain decoding, which draws with the same
+    /// seed.
+    #[arg(long, conflicts_with = "trace")]
+    sampled: bool,
+
+    /// Seed for the selection of prompts, for the problems that the program makes, for samples, and
+    /// for the bootstrap.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
@@ -95,7 +101,8 @@ struct RunExperiment {
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
-    /// Recorded outputs, for experiments that replay; specdec and disco do if they are given.
+    /// Recorded outputs, greedy or sampled, for experiments that replay; specdec and disco do if
+    /// they are given.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
@@ -244,6 +251,7 @@ impl RunExperiment {
             data: self.data.iter().cloned().collect::<BTreeMap<_, _>>(),
             limit: self.limit,
             seed: self.seed,
+            sampled: self.sampled,
             rules: self.rules.clone(),
             costs: costs::open(&self.costs)?,
         };
@@ -251,7 +259,7 @@ impl RunExperiment {
         match (definition.kind, &self.trace) {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
             (Kind::Replay | Kind::Lengths, Some(trace)) => {
-                let trace = Arc::new(Trace::open(trace)?);
+                let trace = Arc::new(Trace::open_any(trace)?);
                 let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
                 let recorded = (trace, tokenizer);
                 Ok(Experiment::prepare_replay(

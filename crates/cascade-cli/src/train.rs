@@ -60,8 +60,8 @@ pub(crate) struct ClassifierArgs {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 
-    /// Time of a forward of the drafter, in forwards of the target, to choose the threshold by.
-    /// `cascade bench model` measures both.
+    /// Time of a forward of the drafter, in forwards of the target, such as 0.1, to choose the
+    /// threshold by. `cascade bench model` measures both.
     #[arg(long, value_name = "RATIO", allow_negative_numbers = true)]
     cost: f64,
 

@@ -62,8 +62,9 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Number of settings on the frontier to replay, on both halves: the first checks the
-    /// prediction, the second is the result.
+    /// Number of settings to replay: the one that is fastest by prediction, and the next best that
+    /// draft less. Replayed on both halves: the first checks the prediction, the second is the
+    /// result.
     #[arg(long, value_name = "N", default_value_t = 3)]
     check: usize,
 

@@ -154,9 +154,9 @@ fn table(args: &EvaluateArgs, report: &WordProblemsReport) -> Result<Table> {
              repeats itself; at limit: others that did not end.",
         )
         .note(
-            "Columns of drafters: share of steps in which the target keeps the first token that \
-             the drafter proposes, each drafter alone, one token a step, on the target's own \
-             answers.",
+            "Columns of drafters: share of drafts of one token that the target keeps, each drafter \
+             alone, on the target's own answers. Longer drafts end where they fail, so the next \
+             begins at a hard token, and fewer of their first tokens are kept.",
         ))
 }
 

@@ -15,7 +15,7 @@ pub(super) struct TraceArgs {
     #[arg(long, value_name = "FILE", required = true)]
     trace: Vec<PathBuf>,
 
-    /// Maximum number of records.
+    /// Maximum number of records [default: all].
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }

@@ -134,9 +134,33 @@ fn header(
     header.revision.clone_from(&args.revision);
     header.dtype.clone_from(&args.dtype);
     header.eos = vec![eos];
-    header.dataset = Some(Dataset::SpecBench.name().into_owned());
+    header.dataset = Some(dataset(records).name().into_owned());
     header.template = Some(PromptTemplate::Vicuna.name().to_owned());
     header
+}
+
+/// Categories of MT-bench. Spec-Bench has its questions, and those of five more.
+const MT_BENCH: [&str; 8] = [
+    "writing",
+    "roleplay",
+    "reasoning",
+    "math",
+    "coding",
+    "extraction",
+    "stem",
+    "humanities",
+];
+
+/// The one that the questions are of: both come in one form.
+fn dataset(records: &[Record]) -> Dataset {
+    let of_mt_bench = |record: &Record| {
+        let category = record.category.as_deref();
+        category.is_some_and(|category| MT_BENCH.contains(&category))
+    };
+    match records.iter().all(of_mt_bench) {
+        true => Dataset::MtBench,
+        false => Dataset::SpecBench,
+    }
 }
 
 fn say(args: &ImportArgs, trace: &Trace) -> Result<()> {

@@ -181,7 +181,7 @@ fn show(args: &ScoreArgs, scored: &Scored) -> Result<()> {
             });
         writeln!(
             out,
-            "as a drafter: its first token is kept with probability {coupled}{interval} by `coupled`, {drawn} by rules that draw"
+            "as a drafter: a draft of one token is kept with probability {coupled}{interval} by `coupled`, {drawn} by rules that draw"
         )?;
     }
     Ok(())

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
-use cascade_eval::trace::Trace;
+use cascade_core::Sampling;
+use cascade_eval::trace::{RecordedSampling, Trace};
 use cascade_models::DType;
 use cascade_report::Evidence;
 use cascade_train::{
@@ -23,7 +24,9 @@ use crate::progress::Progress;
 
 #[derive(Debug, Args)]
 pub(crate) struct HeadArgs {
-    /// Recorded outputs of the target.
+    /// Recorded outputs of the target. Of samples with probabilities (`cascade trace record
+    /// --top-probabilities`) those decide what is accepted of tokens that the drafter draws; in a
+    /// greedy recording the tokens do.
     #[arg(long, value_name = "TRACE")]
     trace: PathBuf,
 
@@ -31,8 +34,9 @@ pub(crate) struct HeadArgs {
     #[arg(long, short, value_name = "MODEL")]
     drafter: String,
 
-    /// The target, whose probabilities decide what is accepted of tokens that the drafter draws at
-    /// temperature 1: for sampling [default: the recorded tokens decide, for greedy decoding].
+    /// The target, whose probabilities decide what is accepted of tokens that the drafter draws, as
+    /// the recording was sampled or, if it is greedy, at temperature 1: for sampling [default: what
+    /// was recorded decides].
     #[arg(long, value_name = "MODEL")]
     target: Option<String>,
 
@@ -40,8 +44,8 @@ pub(crate) struct HeadArgs {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 
-    /// Time of a forward of the drafter, in forwards of the target, to choose the threshold by.
-    /// `cascade bench model` measures both.
+    /// Time of a forward of the drafter, in forwards of the target, such as 0.1, to choose the
+    /// threshold by. `cascade bench model` measures both.
     #[arg(long, value_name = "RATIO", allow_negative_numbers = true)]
     cost: f64,
 
@@ -113,7 +117,7 @@ impl HeadArgs {
                 std::iter::once(&self.drafter).chain(&self.target),
             ),
         )?;
-        let trace = Trace::open(&self.trace)?;
+        let trace = Trace::open_any(&self.trace)?;
         let (drafter, examples) = self.examples(&trace)?;
         let settings = self.settings();
         let mut training = match self.resume {
@@ -121,7 +125,8 @@ impl HeadArgs {
             false => HeadTraining::new(&examples, settings)?,
         };
         folder.train(&mut training)?;
-        self.finish(&drafter, &examples, &training, started)
+        let drawn = self.target.is_some() || trace.header.sampling().is_some();
+        self.finish((drafter.as_str(), drawn), &examples, &training, started)
     }
 
     fn settings(&self) -> HeadSettings {
@@ -152,9 +157,14 @@ impl HeadArgs {
         let records = trace.spread(self.limit.unwrap_or(usize::MAX));
         let mut progress = Progress::new(records.len(), "outputs");
         let mut session = target.as_ref().map(|target| target.session());
-        let teacher = match &mut session {
-            None => Teacher::Recorded,
-            Some(session) => Teacher::Target(session),
+        let sampling = trace.header.sampling();
+        let sampling = sampling.map(RecordedSampling::sampling).transpose()?;
+        let teacher = match (&mut session, sampling) {
+            (None, None) => Teacher::Recorded,
+            (None, Some(sampling)) => Teacher::Probabilities(sampling),
+            (Some(session), sampling) => {
+                Teacher::Target(session, sampling.unwrap_or(Sampling::PLAIN))
+            }
         };
         let pass = HeadPass {
             mix: self.mix,
@@ -166,7 +176,7 @@ impl HeadArgs {
 
     fn finish(
         &self,
-        drafter: &str,
+        (drafter, drawn): (&str, bool),
         examples: &HeadExamples,
         training: &HeadTraining<'_>,
         started: Timestamp,
@@ -179,10 +189,10 @@ impl HeadArgs {
         let found = Found {
             what: "head",
             drafter,
-            // With a target's probabilities, acceptances are drawn by them along its greedy text.
-            evidence: match self.target {
-                None => Evidence::Replayed,
-                Some(_) => Evidence::Simulated,
+            // With a target's probabilities, acceptances are drawn by them along the recorded text.
+            evidence: match drawn {
+                false => Evidence::Replayed,
+                true => Evidence::Simulated,
             },
             cost: self.cost,
             stops: format!(

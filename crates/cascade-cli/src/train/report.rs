@@ -20,8 +20,8 @@ const PREDICTED: &str = "Drafting is walked along the recorded outputs, held out
 
 /// What decides whether a token is accepted.
 const RECORDED: &str = "A token is accepted if the recorded output has it.";
-const DRAWN: &str = "Whether a token is accepted was drawn at random, with the probability that sampling at temperature 1 \
-    would accept it behind the recorded text, which is greedy: no text was sampled.";
+const DRAWN: &str = "Whether a token is accepted was drawn at random, with the probability min(1, p/q) that speculative \
+    sampling accepts it behind the recorded text.";
 
 pub(super) struct Found<'a> {
     /// `classifier` or `head`.

@@ -7,6 +7,7 @@ use cascade_config::{from_yaml, LARGEST_CONFIG};
 use serde::{Deserialize, Serialize};
 
 use crate::draft_rule::{DraftRule, Network, TrainedName};
+use crate::sampled::SamplingSetting;
 use crate::variant::{Role, Setting, Variant};
 use crate::{Error, Result};
 
@@ -28,6 +29,7 @@ static EMBEDDED: &[(&str, &str)] = embedded![
     "spec-bench",
     "specdec",
     "disco",
+    "transfer",
 ];
 
 /// What an experiment is.
@@ -70,6 +72,8 @@ pub struct Definition {
     pub rows: Vec<Row>,
     /// What forwards are assumed to cost where lengths of drafts are compared.
     pub assumed: Option<AssumedCosts>,
+    /// How the paper samples, for runs that are asked to; others decode greedily.
+    pub sampled: Option<SamplingSetting>,
     /// What is compared on a recording, in place of the rows.
     pub recorded: Option<Recorded>,
     /// The row whose gain over others is reported.
@@ -259,6 +263,9 @@ pub struct Row {
     /// K matrices that are tried, entries added.
     #[serde(default)]
     pub matrices: Vec<Vec<Vec<usize>>>,
+    /// By what the best of its settings is chosen.
+    #[serde(default)]
+    pub chosen_by: Criterion,
     /// The values that the paper reports.
     #[serde(default)]
     pub paper: Vec<PaperFigure>,
@@ -268,6 +275,17 @@ pub struct Row {
 
 const fn one() -> usize {
     1
+}
+
+/// By what the best setting of a row is chosen where lengths of drafts are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Criterion {
+    /// Modelled speed: counted forwards and their times.
+    #[default]
+    Speed,
+    /// Measured time per token (DISCO, App. E). A replay has none, so nothing is chosen by it.
+    Latency,
 }
 
 /// Values of hyperparameters, of which all combinations are tried. An empty list leaves its
@@ -388,6 +406,10 @@ impl Definition {
         }
         self.variants()?;
         self.check_rules()?;
+        if let Some(Err(problem)) = self.sampled.map(SamplingSetting::decoding) {
+            let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
+            return Err(self.wrong(&format!("`sampled`: {problem}"), cure));
+        }
         let first_is_plain = |rows: &[Row]| rows.first().is_some_and(Row::is_plain);
         let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
         let all_plain =
@@ -432,6 +454,7 @@ impl Definition {
     /// Rules of drafts belong to experiments that compare them, and these to what they need.
     fn check_rules(&self) -> Result<()> {
         self.check_metrics()?;
+        self.check_criteria()?;
         if self.kind != Kind::Lengths {
             return self.refuse_rules();
         }
@@ -462,6 +485,23 @@ impl Definition {
             ),
             &format!("give those of {}", known.join(", ")),
         ))
+    }
+
+    /// Only live runs that compare lengths have times to choose by.
+    fn check_criteria(&self) -> Result<()> {
+        let by_latency = |row: &&Row| row.chosen_by == Criterion::Latency;
+        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
+        let live = self.rows.iter().filter(|_| self.kind != Kind::Lengths);
+        match live.chain(recorded).find(by_latency) {
+            None => Ok(()),
+            Some(row) => Err(self.wrong(
+                &format!(
+                    "`{}` is chosen by latency, which is not measured",
+                    row.algorithm
+                ),
+                "leave `chosen_by` out: it is for rows of `kind: lengths` that run live",
+            )),
+        }
     }
 
     fn refuse_rules(&self) -> Result<()> {

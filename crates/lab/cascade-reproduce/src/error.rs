@@ -131,6 +131,15 @@ pub enum Error {
         experiment: String,
     },
 
+    /// Samples of an experiment whose paper decodes greedily.
+    #[error(
+        "the experiment `{experiment}` decodes greedily, as its paper does; leave --sampled out"
+    )]
+    NotSampled {
+        /// The experiment.
+        experiment: String,
+    },
+
     /// Trained rules for an experiment that has none.
     #[error("the experiment `{experiment}` has no trained rules; leave --rules out")]
     NeedlessRules {

@@ -25,14 +25,15 @@ mod record;
 mod regression;
 mod reporting;
 mod runner;
+mod sampled;
 mod samples;
 mod token_texts;
 mod trained;
 mod variant;
 
 pub use definition::{
-    AssumedCosts, Definition, Grid, Kind, Metric, ModelNames, PaperFigure, PaperHead, PaperSplit,
-    Recorded, Row,
+    AssumedCosts, Criterion, Definition, Grid, Kind, Metric, ModelNames, PaperFigure, PaperHead,
+    PaperSplit, Recorded, Row,
 };
 pub use draft_rule::{DraftRule, Network, TrainedName};
 pub use error::{Error, Result};
@@ -45,5 +46,6 @@ pub use record::{Difference, ModelCalls, Run, Walltime, NEAR_TIE};
 pub use regression::{Counted, Decomposition, ForwardTimes};
 pub use reporting::{report, Reported};
 pub use runner::{merge, Experiment, Shard};
+pub use sampled::SamplingSetting;
 pub use trained::{HeldOut, PlannedRule, TrainingOutputs, TrainingReport};
 pub use variant::{Role, Setting, Variant, MAX_GRAM_TOKENS};

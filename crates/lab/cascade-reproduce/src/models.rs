@@ -138,6 +138,15 @@ impl Models {
         })
     }
 
+    /// The same for samples: by the rule whose samples do not depend on what is drafted, so that
+    /// all variants say the same.
+    pub(crate) fn sampling(mut self, sampled: bool) -> Self {
+        if sampled {
+            self.base.target.rule = Rule::Coupled;
+        }
+        self
+    }
+
     /// The same with trained rules.
     pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
         Self { rules, ..self }

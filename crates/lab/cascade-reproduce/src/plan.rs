@@ -5,6 +5,7 @@ use std::path::Path;
 use cascade_report::{write_atomically, Evidence, Experiment, Sha256, Weights};
 use serde::{Deserialize, Serialize};
 
+use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
 use crate::{Definition, Error, Result, Variant};
 
@@ -36,10 +37,16 @@ pub struct Plan {
     pub suites: Vec<Suite>,
     /// Datasets of the definition that were left out.
     pub left_out: Vec<String>,
-    /// Seed of the choice of prompts and of the bootstrap.
+    /// Recorded answers that are longer than what is replayed of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: usize,
+    /// Seed of the choice of prompts, of samples and of the bootstrap.
     pub seed: u64,
     /// Tokens to generate at most.
     pub max_new_tokens: usize,
+    /// How tokens are drawn; absent for greedy decoding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplingSetting>,
     /// Trained rules that take part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PlannedRule>,
@@ -49,6 +56,10 @@ pub struct Plan {
     /// Number of variants.
     #[serde(rename = "arms")]
     pub variants: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A model of a plan.

@@ -9,7 +9,7 @@ use cascade_data::{
     DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
 };
 use cascade_engine::{Finish, GenerationOutput};
-use cascade_eval::trace::{limit, Record, Trace};
+use cascade_eval::trace::{limit, seed_of_turn, Record, Trace};
 use cascade_models::HubOptions;
 
 use crate::models::Models;
@@ -28,9 +28,12 @@ pub struct Choice {
     /// Prompts of each dataset, in place of the definition's number; of a recording all if not
     /// given.
     pub limit: Option<usize>,
-    /// Seed of the choice among the prompts of a dataset and the records of a recording, and of the
-    /// problems that the program makes.
+    /// Seed of the choice among the prompts of a dataset and the records of a recording, of the
+    /// problems that the program makes, and of samples.
     pub seed: u64,
+    /// Whether to sample as the experiment's paper does, in place of greedy decoding. A recording
+    /// is replayed as it was made.
+    pub sampled: bool,
     /// The folder of trained rules, for experiments that compare such.
     pub rules: Option<PathBuf>,
     /// Files with costs of forwards of the target and of each neural drafter, with their names, in
@@ -43,6 +46,8 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
+    /// Of its sample, if it is sampled: that of `cascade run` with the same prompts.
+    pub(crate) seed: u64,
     /// Its text, if it was made from one.
     pub(crate) text: Option<String>,
     /// What was recorded, in a replay.
@@ -70,6 +75,8 @@ impl Ready {
 pub(crate) struct Prompts {
     pub(crate) suites: Vec<Suite>,
     pub(crate) left_out: Vec<String>,
+    /// Recorded answers that are longer than what is replayed of them.
+    pub(crate) cut: usize,
     pub(crate) ready: Vec<Ready>,
 }
 
@@ -80,13 +87,17 @@ impl Prompts {
         let mut prompts = Self {
             suites: Vec::new(),
             left_out: Vec::new(),
+            cut: 0,
             ready: Vec::new(),
         };
         for name in names(definition, choice)? {
             let optional = choice.datasets.is_empty();
             match samples(&name, choice, definition.samples) {
                 Err(Error::NoData { dataset }) if optional => prompts.left_out.push(dataset),
-                samples => prompts.add(&name, &samples?, definition, models)?,
+                samples => {
+                    let limits = (definition.max_new_tokens, choice.seed);
+                    prompts.add(&name, &samples?, limits, models)?;
+                }
             }
         }
         match (prompts.suites.is_empty(), prompts.left_out.first()) {
@@ -101,18 +112,19 @@ impl Prompts {
         &mut self,
         dataset: &str,
         samples: &[Sample],
-        definition: &Definition,
+        (max_new_tokens, seed): (usize, u64),
         models: &Models,
     ) -> Result<()> {
         let template = template(dataset, models)?;
         let mut asked = Vec::with_capacity(samples.len());
-        for sample in samples {
+        for (number, sample) in samples.iter().enumerate() {
             let text = sample.prompt(template)?;
             let prompt = models.encode(&text)?;
             asked.push(of_prompt(&sample.id, sample.category.as_ref(), &prompt));
             self.ready.push(Ready {
                 prompt,
-                max_new_tokens: definition.max_new_tokens,
+                max_new_tokens,
+                seed: seed_of_turn(seed, number, 0),
                 text: Some(text),
                 recorded: None,
             });
@@ -128,16 +140,18 @@ impl Prompts {
     /// The prompts of a recording.
     pub(crate) fn of_trace(definition: &Definition, choice: &Choice, trace: &Trace) -> Self {
         let records = chosen(&trace.records, choice);
-        let (mut asked, mut ready) = (Vec::new(), Vec::new());
+        let (mut asked, mut ready, mut cut) = (Vec::new(), Vec::new(), 0);
         for record in records {
             let prompt = record.prompt();
             let id = format!("{}, turn {}", record.id, record.turn);
             asked.push(of_prompt(&id, record.category.as_ref(), &prompt));
             let max_new_tokens = limit(record, definition.max_new_tokens);
             let length = record.output.len().min(max_new_tokens);
+            cut += usize::from(length < record.output.len());
             ready.push(Ready {
                 prompt,
                 max_new_tokens,
+                seed: record.seed.unwrap_or_default(),
                 text: None,
                 recorded: Some(Recorded {
                     tokens: record.output[..length].to_vec(),
@@ -161,6 +175,7 @@ impl Prompts {
         Self {
             suites: vec![suite],
             left_out: Vec::new(),
+            cut,
             ready,
         }
     }

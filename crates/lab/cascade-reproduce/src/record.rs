@@ -1,7 +1,7 @@
 //! Records: what one cascade did with one prompt.
 
 use cascade_core::TokenId;
-use cascade_engine::{GenerationOutput, ModelUsage};
+use cascade_engine::{GenerationOutput, ModelUsage, Step};
 use cascade_eval::Ending;
 use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,10 @@ pub struct Run {
     /// Steps whose draft was kept as a whole, where lengths of drafts are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<u64>,
+    /// Tokens drafted in each step, where lengths of drafts are compared; absent in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<u32>,
     /// What each model did, the target first.
     pub models: Vec<ModelCalls>,
     /// How the output ends; absent in records of earlier versions.
@@ -145,6 +149,7 @@ impl Run {
             },
             accepted_at: longer_than(&kept),
             whole: None,
+            lengths: Vec::new(),
             models: calls(variant, generation),
             ending: Some(Ending::of(&generation.tokens, complete)),
             differs: None,
@@ -152,10 +157,11 @@ impl Run {
     }
 
     /// The same with what a comparison of lengths needs.
-    pub(crate) fn with_whole_drafts(mut self, generation: &GenerationOutput) -> Self {
-        let steps = generation.steps.iter();
-        let whole = steps.filter(|step| step.drafted > 0 && step.accepted == step.drafted);
-        self.whole = Some(whole.count() as u64);
+    pub(crate) fn with_lengths(mut self, generation: &GenerationOutput) -> Self {
+        let steps = &generation.steps;
+        let whole = |step: &&Step| step.drafted > 0 && step.accepted == step.drafted;
+        self.whole = Some(steps.iter().filter(whole).count() as u64);
+        self.lengths = steps.iter().map(|step| step.drafted as u32).collect();
         self
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cascade_config::{AssembleOptions, Config, CostFile};
-use cascade_core::TokenId;
+use cascade_core::{Decoding, TokenId};
 use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_eval::trace::Trace;
 use cascade_models::Tokenizer;
@@ -20,6 +20,7 @@ use crate::models::Models;
 use crate::plan::{Plan, LARGEST_OWN};
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
+use crate::sampled::SamplingSetting;
 use crate::samples::{self, Sampled, Samples};
 use crate::trained::TrainedRules;
 use crate::variant::Variant;
@@ -75,6 +76,7 @@ pub struct Experiment {
     models: Models,
     plan: Plan,
     kind: Kind,
+    decoding: Decoding,
     variants: Vec<Variant>,
     ready: Vec<Ready>,
 }
@@ -90,18 +92,25 @@ impl Experiment {
     ///
     /// # Errors
     /// Those of models and datasets; [`Error::NoData`]; [`Error::OtherDataset`];
-    /// [`Error::NoDrafter`].
+    /// [`Error::NoDrafter`]; [`Error::NotSampled`].
     pub fn prepare(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
         choice: &Choice,
     ) -> Result<Self> {
+        let sampling = match choice.sampled {
+            false => None,
+            true => Some(definition.sampled.ok_or_else(|| Error::NotSampled {
+                experiment: definition.name.clone(),
+            })?),
+        };
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
         let models = Models::load(definition, config, options)?.with_rules(rules.clone());
         let models = models.with_costs(&choice.costs)?;
         let prompts = Prompts::read(definition, choice, &models)?;
-        Self::new(definition, &config.label, choice, (models, rules), prompts)
+        let (label, all) = (&config.label, (models, rules));
+        Self::new(definition, label, (choice, sampling), all, prompts)
     }
 
     /// The same on a recording of the target. With its tokenizer, samples in reports have text;
@@ -120,18 +129,28 @@ impl Experiment {
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
         let prompts = Prompts::of_trace(definition, choice, &trace);
         let label = trace.label.clone();
+        let sampling = trace.header.sampling();
+        let sampling = sampling.map(SamplingSetting::of_recording).transpose()?;
         let models = Models::with_trace(definition, config, options, trace, tokenizer)?;
         let models = models.with_rules(rules.clone()).with_costs(&choice.costs)?;
-        Self::new(definition, &label, choice, (models, rules), prompts)
+        let all = (models, rules);
+        Self::new(definition, &label, (choice, sampling), all, prompts)
     }
 
     fn new(
         definition: &Definition,
         label: &str,
-        choice: &Choice,
+        (choice, sampling): (&Choice, Option<SamplingSetting>),
         (models, rules): (Models, TrainedRules),
         prompts: Prompts,
     ) -> Result<Self> {
+        let models = models.sampling(sampling.is_some());
+        let decoding = sampling.map(SamplingSetting::decoding).transpose();
+        let decoding = decoding.map_err(|problem| Error::Definition {
+            experiment: label.to_owned(),
+            problem,
+            cure: "give other settings".to_owned(),
+        })?;
         let mut plan = Plan {
             name: definition.name.clone(),
             definition: definition.text.clone(),
@@ -141,8 +160,10 @@ impl Experiment {
             evidence: models.evidence(),
             suites: prompts.suites,
             left_out: prompts.left_out,
+            cut: prompts.cut,
             seed: choice.seed,
             max_new_tokens: definition.max_new_tokens,
+            sampling,
             rules: rules.planned,
             costs: choice.costs.iter().map(planned).collect(),
             variants: 0,
@@ -151,6 +172,7 @@ impl Experiment {
         plan.variants = variants.len();
         Ok(Self {
             kind: definition.kind,
+            decoding: decoding.unwrap_or_default(),
             models,
             plan,
             variants,
@@ -283,7 +305,7 @@ impl Experiment {
             (generation, self.ready[prompt].is_complete(generation)),
         );
         if self.kind == Kind::Lengths {
-            run = run.with_whole_drafts(generation);
+            run = run.with_lengths(generation);
         }
         run.differs = self.difference(prompt, plain, &generation.tokens)?;
         Ok(run)
@@ -318,7 +340,10 @@ impl Experiment {
         plain: Option<&[TokenId]>,
     ) -> Result<Timed> {
         let ready = &self.ready[prompt];
-        let options = Options::default().with_max_new_tokens(ready.max_new_tokens);
+        let options = Options::default()
+            .with_max_new_tokens(ready.max_new_tokens)
+            .with_decoding(self.decoding)
+            .with_seed(ready.seed);
         let generate = |cascade: &mut Cascade| {
             let generation = cascade.generate_tokens(&ready.prompt, &options);
             generation.map_err(|source| Error::Generation {

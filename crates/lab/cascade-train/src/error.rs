@@ -23,6 +23,18 @@ pub enum Error {
         outputs: usize,
     },
 
+    /// Samples without the probabilities that they were drawn by, or with a part of them.
+    #[error(
+        "record {record} has no more than {least:.3} of a distribution that its tokens were drawn from; record with \
+         --top-probabilities of at least the --top-k, or name the --target"
+    )]
+    NoProbabilities {
+        /// The record.
+        record: String,
+        /// The least part of a distribution that it has; 0 without any.
+        least: f64,
+    },
+
     /// A model that does not give what was asked for.
     #[error("the model gives no hidden states or no logits; give another")]
     NoHidden,

@@ -472,6 +472,7 @@ async function answer(messages, abort) {
       if (made.content && !place) {
         messages.push(made);
         place = show(made, messages.length - 1);
+        toEnd();
       }
       if (chunk.cascade) {
         if (page.steps.length === 0) byId('first').textContent = `${((performance.now() - begun) / 1000).toFixed(2)} s`;
@@ -506,8 +507,9 @@ function addPiece(chunk, made) {
 }
 
 // Asks the last question both ways in turn, each in a session of its own, and shows the median of
-// the ratios of the seconds of computing that a token took.
-const ROUNDS = 3;
+// the ratios of the seconds of computing that a token took. Short answers are asked more often: a
+// few milliseconds say little.
+const ROUNDS = {least: 3, most: 15, milliseconds: 1500};
 
 async function compare(abort) {
   const [path, body] = page.asked;
@@ -520,10 +522,15 @@ async function compare(abort) {
   };
   const ratios = [];
   let isSame = true;
-  for (let round = 0; round < ROUNDS; round++) {
-    say(`Comparing: round ${round + 1} of ${ROUNDS} …`);
-    const fast = await timed(true);
-    const plain = await timed(false);
+  const begun = performance.now();
+  const goesOn = round => round < ROUNDS.least
+    || (round < ROUNDS.most && performance.now() - begun < ROUNDS.milliseconds);
+  for (let round = 0; goesOn(round); round++) {
+    say(`Comparing: round ${round + 1} …`);
+    // Each way is first in turn, so that a machine whose speed drifts favours neither.
+    const first = await timed(round % 2 === 0);
+    const second = await timed(round % 2 !== 0);
+    const [fast, plain] = round % 2 === 0 ? [first, second] : [second, first];
     isSame &&= fast.text === plain.text;
     ratios.push(plain.seconds / fast.seconds);
   }
@@ -531,7 +538,7 @@ async function compare(abort) {
   const [least, median, most] = [ratios[0], ratios[ratios.length >> 1], ratios.at(-1)].map(ratio => ratio.toFixed(2));
   byId('ratio').textContent = `${median} × (${least} to ${most})`;
   const text = isSame ? 'the same text' : 'other texts';
-  return `Compared: ${median} × plain decoding, the median of ${ROUNDS} rounds; ${text} both ways.`;
+  return `Compared: ${median} × plain decoding, the median of ${ratios.length} rounds; ${text} both ways.`;
 }
 
 byId('form').addEventListener('submit', event => {

@@ -7,6 +7,7 @@ mod group;
 mod heads;
 mod lines;
 mod oracle;
+mod oracle_plots;
 mod rates;
 mod regression;
 mod speed;
@@ -44,6 +45,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
     made.tables.extend(splits::table(data, &groups)?);
     for group in &groups {
         made.plots.push(rates::plot(data, group)?);
+        made.plots.extend(oracle_plots::plots(data, group)?);
     }
     Ok(made)
 }

@@ -53,8 +53,12 @@ pub(super) fn provenance(data: &Data) -> String {
         .collect();
     let costs = data.plan.costs.iter();
     let costs: String = costs.map(|file| format!(" {file}.")).collect();
+    let drawn = match data.plan.sampling {
+        None => "greedy".to_owned(),
+        Some(sampling) => format!("sampled ({sampling})"),
+    };
     format!(
-        "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, greedy.{costs}",
+        "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, {drawn}.{costs}",
         self::models(data),
         models.join("; "),
         suites.join("; "),
@@ -83,6 +87,20 @@ pub(super) fn all(data: &Data) -> Vec<String> {
             crate::NEAR_TIE
         )),
         _ => notes.extend((0..data.variants.len()).filter_map(|variant| data.failure(variant))),
+    }
+    if let Some(sampling) = data.plan.sampling {
+        notes.push(format!(
+            "Sampled: {sampling}, by the rule coupled, with a seed for each prompt, so that all cascades say plain decoding's \
+             sample. It keeps a drafted token at most as often as the rules that draw anew, by which the paper sampled."
+        ));
+    }
+    if data.plan.cut > 0 {
+        notes.push(format!(
+            "{} of {} recorded answers are longer than {} tokens, and are replayed up to there.",
+            data.plan.cut,
+            data.plan.prompts(),
+            data.plan.max_new_tokens
+        ));
     }
     let missing = data.plan.prompts() - data.answered();
     if missing > 0 {

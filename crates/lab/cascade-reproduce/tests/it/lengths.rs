@@ -26,6 +26,7 @@ samples: 4
 max_new_tokens: 24
 metrics: [latency, speedup]
 gain_of: Classifier
+sampled: { temperature: 1, top_k: 50 }
 assumed: { drafter: 0.15, row: 0.05 }
 rows:
   - algorithm: Plain
@@ -39,6 +40,10 @@ rows:
   - algorithm: Grows
     drafters: [small]
     grid: { k11: [8], rules: [heuristic=5, confidence=0.4, adaptive_confidence=0.4, mdp=0.15] }
+  - algorithm: Fixed, by latency
+    drafters: [small]
+    chosen_by: latency
+    grid: { k11: [2, 5] }
   - algorithm: Classifier
     drafters: [small]
     grid: { k11: [8], rules: [classifier], classifiers: [\"\"], thresholds: [0.5] }
@@ -218,6 +223,9 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
             assert!(run.draft_forwards() >= run.accepted);
             let drafts = run.drafted_at.first().copied().unwrap_or(0);
             assert!(run.whole.unwrap() <= drafts);
+            let lengths: u64 = run.lengths.iter().map(|&length| u64::from(length)).sum();
+            let steps = run.lengths.len() as u64;
+            assert_eq!((lengths, steps), (run.drafted, run.steps), "{}", run.id);
         }
     }
     let reported = reported(&out);
@@ -249,6 +257,7 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
         ),
         ("speed", "cascade train head"),
         ("speed", "best of 2, 2 absent"),
+        ("speed", "best of 2 by latency"),
         ("speed", "47.67"),
         ("speed", "Trained for another drafter than demo-t5-small"),
         ("speed", "classifier for another."),
@@ -301,6 +310,54 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
         (number(fixed, "f1_percent_measured") - f1).abs() < 1e-9,
         "{fixed:?}"
     );
+}
+
+#[test]
+fn sampled_as_the_paper_does_every_answer_is_plain_decodings() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let prepare = |sampled| {
+        let choice = Choice {
+            sampled,
+            limit: Some(3),
+            ..Choice::default()
+        };
+        let (config, options) = (crate::demo(), AssembleOptions::default());
+        Experiment::prepare(&definition(), &config, &options, &choice).unwrap()
+    };
+    run(&prepare(true), &out("sampled"), "1/1", false).unwrap();
+    run(&prepare(false), &out("greedy"), "1/1", false).unwrap();
+    let (sampled, greedy) = (runs(&out("sampled")), runs(&out("greedy")));
+    let variants = sampled.len() / 3;
+    for prompt in sampled.chunks(variants) {
+        let oracle = prompt.last().unwrap();
+        assert_eq!((oracle.drafted, oracle.discarded()), (oracle.accepted, 0));
+        for run in prompt {
+            let plain = (&prompt[0].output, None);
+            assert_eq!((&run.output, run.differs), plain, "{}", run.id);
+        }
+    }
+    let pairs = sampled.iter().zip(&greedy);
+    assert!(pairs.clone().any(|(a, b)| a.output != b.output));
+    let reported = reported(&out("sampled"));
+    let text = table(&reported, "speed").to_markdown();
+    assert!(text.contains("Sampled: temperature 1, top-k 50"), "{text}");
+    // One is not the continuation of the other.
+    let error = run(&prepare(false), &out("sampled"), "1/1", true).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("holds results of the experiment"),
+        "{error}"
+    );
+    let choice = Choice {
+        sampled: true,
+        ..Choice::default()
+    };
+    let greedy = Definition::named("disco").unwrap();
+    let (config, options) = (crate::demo(), AssembleOptions::default());
+    let refused = Experiment::prepare(&greedy, &config, &options, &choice).err();
+    assert!(matches!(refused, Some(Error::NotSampled { .. })));
 }
 
 #[test]
@@ -561,6 +618,21 @@ fn definitions_that_compare_no_lengths_are_refused() {
             "`assumed` is missing",
         ),
         ("drafter: 0.15", "drafter: -1", "which are no costs"),
+        (
+            "sampled: { temperature: 1, top_k: 50 }",
+            "sampled: { temperature: 0 }",
+            "does not sample",
+        ),
+        (
+            "sampled: { temperature: 1, top_k: 50 }",
+            "sampled: { temperature: 1, top_k: 0 }",
+            "top_k is 0",
+        ),
+        (
+            "drafters: [mag-alone]\n      grid: { k11: [1, 4, 12] }",
+            "drafters: [mag-alone]\n      chosen_by: latency\n      grid: { k11: [1, 4, 12] }",
+            "chosen by latency, which is not measured",
+        ),
         ("drafter: 0.15", "drafter: .nan", "which are no costs"),
         ("gain_of: Classifier", "gain_of: Luck", "names Luck"),
         (

@@ -16,9 +16,11 @@ pub enum Teacher<'a> {
     /// The recorded tokens: the drafter says its most probable token, which is accepted if it is
     /// the recorded one. For greedy decoding.
     Recorded,
-    /// This target: the drafter draws its token from its distribution at temperature 1, and it is
-    /// accepted with probability min(1, p/q). For sampling.
-    Target(&'a mut dyn Scorer),
+    /// The recorded probabilities of samples, which were drawn by these settings: the drafter draws
+    /// its token by them, too, and it is accepted with probability min(1, p/q). For sampling.
+    Probabilities(Sampling),
+    /// The same with the probabilities of this target, whatever was recorded.
+    Target(&'a mut dyn Scorer, Sampling),
 }
 
 /// The tokens of one output that the drafter said.
@@ -68,7 +70,8 @@ impl HeadPass {
     ///
     /// # Errors
     /// Those of the models; [`Error::TooFew`] below 10 outputs; [`Error::Setting`] for a share that
-    /// is none; [`Error::TooMuch`] if the hidden states take more than 16 GB.
+    /// is none; [`Error::TooMuch`] if the hidden states take more than 16 GB;
+    /// [`Error::NoProbabilities`] for a record that lacks those that the teacher needs.
     pub fn read<'r>(
         self,
         drafter: &mut dyn Scorer,
@@ -83,6 +86,9 @@ impl HeadPass {
         let mut part = |records: Vec<(usize, &Record)>, mix: Option<f64>| {
             let mut outputs = Vec::with_capacity(records.len());
             for (number, record) in records {
+                if matches!(teacher, Teacher::Probabilities(_)) {
+                    check_probabilities(record)?;
+                }
                 let mut reading = Reading::new(self.seed, number, drafter, &mut teacher);
                 let output = reading.output(record, mix)?;
                 step();
@@ -148,7 +154,7 @@ impl<'a, 'b> Reading<'a, 'b> {
     fn output(&mut self, record: &Record, mix: Option<f64>) -> Result<HeadOutput> {
         let prompt = record.prompt();
         self.drafter.set_source(&prompt.source)?;
-        if let Teacher::Target(target) = self.teacher {
+        if let Teacher::Target(target, _) = self.teacher {
             target.set_source(&prompt.source)?;
         }
         let room = match self.drafter.info().max_context {
@@ -156,7 +162,7 @@ impl<'a, 'b> Reading<'a, 'b> {
             Some(most) => most.saturating_sub(prompt.context.len()),
         };
         let output = &record.output[..record.output.len().min(room)];
-        let said = self.said(&prompt.context, output)?;
+        let said = self.said(record, output)?;
         match mix {
             Some(mix) => self.mixed(&prompt.context, output, &said, mix),
             None => self.exact(&prompt.context, output, &said),
@@ -165,9 +171,10 @@ impl<'a, 'b> Reading<'a, 'b> {
 
     /// What the drafter says after each prefix of the output, and the probability that it is
     /// accepted.
-    fn said(&mut self, context: &[TokenId], output: &[TokenId]) -> Result<Vec<(TokenId, f64)>> {
-        let mut context = context.to_vec();
+    fn said(&mut self, record: &Record, output: &[TokenId]) -> Result<Vec<(TokenId, f64)>> {
+        let mut context = record.context.clone();
         let mut said = Vec::with_capacity(output.len());
+        let mut recorded = record.top.iter().flatten();
         for tokens in output.chunks(PIECE) {
             let chain = TokenTree::chain(tokens[..tokens.len() - 1].iter().copied());
             match self.teacher {
@@ -178,15 +185,30 @@ impl<'a, 'b> Reading<'a, 'b> {
                         pairs.map(|(&own, token)| (own, f64::from(u8::from(own == *token)))),
                     );
                 }
-                Teacher::Target(target) => {
+                Teacher::Probabilities(sampling) => {
+                    let own = self.drafter.score(&context, &chain, Want::LOGITS)?;
+                    for (row, top) in (0..tokens.len()).zip(recorded.by_ref()) {
+                        let q = distribution(&own, row, sampling)?;
+                        let p = |token| top.iter().find(|(id, _)| *id == token);
+                        let p = |token| p(token).map_or(0.0, |&(_, p)| f64::from(p));
+                        said.push(drawn(&mut self.random, &q, p));
+                    }
+                }
+                Teacher::Target(target, sampling) => {
                     let own = self.drafter.score(&context, &chain, Want::LOGITS)?;
                     let other = target.score(&context, &chain, Want::LOGITS)?;
                     for row in 0..tokens.len() {
-                        let (q, p) = (distribution(&own, row)?, distribution(&other, row)?);
-                        let token = q.at_quantile(self.random.random());
-                        let likely = p.vocab_size() > token as usize;
-                        let p = if likely { p.probability(token) } else { 0.0 };
-                        said.push((token, (p / q.probability(token)).min(1.0)));
+                        let q = distribution(&own, row, sampling)?;
+                        let p = distribution(&other, row, sampling)?;
+                        let likely = |token: TokenId| p.vocab_size() > token as usize;
+                        let p = |token| {
+                            if likely(token) {
+                                p.probability(token)
+                            } else {
+                                0.0
+                            }
+                        };
+                        said.push(drawn(&mut self.random, &q, p));
                     }
                 }
             }
@@ -278,7 +300,32 @@ impl<'a, 'b> Reading<'a, 'b> {
     }
 }
 
-fn distribution(scores: &Scores, row: usize) -> Result<Distribution> {
+fn distribution(scores: &Scores, row: usize, sampling: &Sampling) -> Result<Distribution> {
     let logits = scores.logits.as_ref().ok_or(Error::NoHidden)?;
-    Ok(Sampling::PLAIN.distribution(logits.row(row))?)
+    Ok(sampling.distribution(logits.row(row))?)
+}
+
+/// A token of q, and the probability min(1, p/q) that it is accepted.
+fn drawn(random: &mut ChaCha8Rng, q: &Distribution, p: impl Fn(TokenId) -> f64) -> (TokenId, f64) {
+    let token = q.at_quantile(random.random());
+    (token, (p(token) / q.probability(token)).min(1.0))
+}
+
+/// Lists that leave more than this of a distribution out do not say what is accepted.
+const LEFT_OUT: f64 = 1e-3;
+
+fn check_probabilities(record: &Record) -> Result<()> {
+    let sum = |row: &Vec<(TokenId, f32)>| row.iter().map(|&(_, p)| f64::from(p)).sum::<f64>();
+    let sums = record.top.iter().flatten().map(sum);
+    let least = match record.top {
+        None => 0.0,
+        Some(_) => sums.fold(1.0, f64::min),
+    };
+    match least >= 1.0 - LEFT_OUT {
+        true => Ok(()),
+        false => Err(Error::NoProbabilities {
+            record: record.id.clone(),
+            least,
+        }),
+    }
 }

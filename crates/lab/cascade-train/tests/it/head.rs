@@ -203,7 +203,7 @@ fn acceptance_by_a_target_is_that_of_speculative_sampling() {
     let found = pass
         .read(
             &mut drafter(),
-            Teacher::Target(&mut target),
+            Teacher::Target(&mut target, Sampling::PLAIN),
             &records,
             || (),
         )
@@ -238,6 +238,71 @@ fn acceptance_by_a_target_is_that_of_speculative_sampling() {
     let wanted = overlap / tokens as f64;
     assert!((f64::from(mean) - wanted).abs() < 0.05, "{mean} {wanted}");
     assert!(all.iter().any(|&p| p > 0.0 && p < 1.0));
+}
+
+/// What a sampled recording with probabilities says: those of the target after each prefix.
+fn with_probabilities(record: &Record, sampling: Sampling, most: usize) -> Record {
+    let top = (0..record.output.len()).map(|at| {
+        let context = [&record.context[..], &record.output[..at]].concat();
+        let scores = ToyScorer::target("target", 16, 7)
+            .score(&context, &TokenTree::new(), Want::LOGITS)
+            .unwrap();
+        let p = sampling
+            .distribution(scores.logits.unwrap().row(0))
+            .unwrap();
+        let mut row: Vec<_> = (0..16).map(|id| (id, p.probability(id) as f32)).collect();
+        row.retain(|&(_, p)| p > 0.0);
+        row.sort_by(|a, b| b.1.total_cmp(&a.1));
+        row.truncate(most);
+        row
+    });
+    Record {
+        top: Some(top.collect()),
+        ..record.clone()
+    }
+}
+
+/// Recorded probabilities teach what the target itself does, and parts of distributions nothing.
+#[test]
+fn recorded_probabilities_are_those_of_the_target() {
+    let sampling = Sampling::new(1.3).unwrap().with_top_k(5).unwrap();
+    let pass = HeadPass { mix: 0.15, seed: 3 };
+    let records = |most| -> Vec<Record> {
+        let all = records();
+        let all = all
+            .iter()
+            .map(|record| with_probabilities(record, sampling, most));
+        all.collect()
+    };
+    let whole = records(5);
+    let recorded = pass
+        .read(
+            &mut drafter(),
+            Teacher::Probabilities(sampling),
+            &whole,
+            || (),
+        )
+        .unwrap();
+    let mut target = ToyScorer::target("target", 16, 7);
+    let live = Teacher::Target(&mut target, sampling);
+    let live = pass.read(&mut drafter(), live, &whole, || ()).unwrap();
+    let parts = |read: &HeadExamples| {
+        let split = read.split.clone();
+        [split.training, split.choice, split.held_out].concat()
+    };
+    for (recorded, live) in parts(&recorded).iter().zip(parts(&live)) {
+        assert_eq!(recorded.hidden, live.hidden);
+        let pairs = recorded.acceptance.iter().zip(&live.acceptance);
+        assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-5));
+    }
+    let short = records(2);
+    let teacher = Teacher::Probabilities(sampling);
+    let refused = pass.read(&mut drafter(), teacher, &short, || ());
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(refused, Error::NoProbabilities { .. }),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn is_oracle(row: &Row) -> bool {
 fn row_best(group: &Group<'_>, name: &str) -> Option<usize> {
     let mut rows = group.data.definition.rows.iter();
     let row = rows.find(|row| row.algorithm == name)?;
-    group.best(&group.variants_of(row))
+    group.best_of(row)
 }
 
 /// 100 · (1 − ratio), or 100 · (ratio − 1).

@@ -4,7 +4,7 @@ use super::super::data::{Data, Ratio, Sheet};
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
 use crate::regression::{Counted, ForwardTimes};
-use crate::{Row, Variant};
+use crate::{Criterion, Row, Variant};
 
 /// Prompts below which nothing is concluded.
 const FEWEST: usize = 30;
@@ -169,13 +169,26 @@ impl<'a> Group<'a> {
         )
     }
 
+    /// The best setting of a row, by what the row says, on the half that chooses.
+    pub(super) fn best_of(&self, row: &Row) -> Option<usize> {
+        self.best_by(row.chosen_by, &self.variants_of(row))
+    }
+
+    /// The fastest of some variants by modelled speed.
+    fn best(&self, variants: &[usize]) -> Option<usize> {
+        self.best_by(Criterion::Speed, variants)
+    }
+
     /// The fastest of some variants on the half that chooses; those whose output is wrong are none.
-    pub(super) fn best(&self, variants: &[usize]) -> Option<usize> {
+    fn best_by(&self, criterion: Criterion, variants: &[usize]) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for &variant in variants {
             let right = self.data.failure(variant).is_none();
-            let speed = self.speed(&self.choosing, variant).value();
-            let speed = speed.filter(|_| right);
+            let speed = match criterion {
+                Criterion::Speed => self.speed(&self.choosing, variant),
+                Criterion::Latency => self.choosing.rate(variant),
+            };
+            let speed = speed.value().filter(|_| right);
             // Of equally good ones the first.
             if let Some(speed) = speed.filter(|&speed| best.is_none_or(|(most, _)| speed > most)) {
                 best = Some((speed, variant));
@@ -197,7 +210,7 @@ impl<'a> Group<'a> {
             .rows
             .iter()
             .find(|row| definition.gain_of.as_ref() == Some(&row.algorithm));
-        let of_row = row.and_then(|row| self.best(&self.variants_of(row)));
+        let of_row = row.and_then(|row| self.best_of(row));
         of_row.or_else(|| {
             let rules = |rule: &DraftRule| *rule != DraftRule::Oracle;
             self.best(&self.variants_that(|v| v.setting.rule.as_ref().is_some_and(rules)))

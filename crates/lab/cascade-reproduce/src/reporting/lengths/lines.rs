@@ -4,7 +4,7 @@ use cascade_report::{Evidence, Figure, Figures};
 
 use super::super::data::{Data, INTERVALS};
 use super::group::Group;
-use crate::{Metric, Result, Row};
+use crate::{Criterion, Metric, Result, Row};
 
 /// One row on one dataset.
 pub(super) struct Line<'a> {
@@ -83,18 +83,22 @@ pub(super) fn lines<'a>(
 
 fn line<'a>(group: &'a Group<'a>, row: &'a Row) -> Line<'a> {
     let variants = group.variants_of(row);
+    let by = match row.chosen_by {
+        Criterion::Speed => "",
+        Criterion::Latency => " by latency",
+    };
     let chosen = match (variants.len(), row.variants(0).map_or(0, |all| all.len())) {
         (0, _) => "absent".to_owned(),
         (1, _) => "-".to_owned(),
-        (n, all) if n < all => format!("best of {n}, {} absent", all - n),
-        (n, _) => format!("best of {n}"),
+        (n, all) if n < all => format!("best of {n}{by}, {} absent", all - n),
+        (n, _) => format!("best of {n}{by}"),
     };
     Line {
         dataset: group.dataset.to_owned(),
         of_paper: group.of_paper().to_owned(),
         group: Some(group),
         row,
-        variant: group.best(&variants),
+        variant: group.best_of(row),
         chosen,
     }
 }

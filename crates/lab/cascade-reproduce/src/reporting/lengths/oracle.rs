@@ -16,8 +16,7 @@ struct Part<'a> {
 
 /// `None` without an oracle.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
-    let is_oracle = |variant: &usize| data.variants[*variant].is_oracle();
-    let Some(oracle) = (0..data.variants.len()).find(is_oracle) else {
+    let Some(oracle) = variant(data) else {
         return Ok(None);
     };
     let row = &data.definition.rows[data.variants[oracle].row];
@@ -80,6 +79,12 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     Ok(Some(table.note(
         "The oracle drafts exactly the tokens that the target keeps, at most 64 in a step, and none beyond the longest answer.",
     )))
+}
+
+/// The variant that knows the answer.
+pub(super) fn variant(data: &Data) -> Option<usize> {
+    let is_oracle = |variant: &usize| data.variants[*variant].is_oracle();
+    (0..data.variants.len()).find(is_oracle)
 }
 
 /// A dataset, and its categories if it has several.

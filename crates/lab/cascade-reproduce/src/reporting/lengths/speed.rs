@@ -203,7 +203,7 @@ pub(super) fn summary(data: &Data, groups: &[Group<'_>]) -> String {
 fn of_group(data: &Data, group: &Group<'_>) -> String {
     let speed = |variant: usize| group.speed(&group.reported, variant);
     let rows = data.definition.rows.iter().filter_map(|row| {
-        let best = group.best(&group.variants_of(row))?;
+        let best = group.best_of(row)?;
         Some(format!("{} {:.2}", row.algorithm, speed(best).value()?))
     });
     let rows: Vec<String> = rows.collect();
