@@ -363,7 +363,7 @@ impl Scheduler {
             return None;
         }
         state.running += 1;
-        let full = idle.is_none() && !room;
+        let full = idle.is_none() && state.running + state.pool.len() > self.limits.sessions;
         let participant = idle.as_ref().map(|idle| &idle.participant);
         Some(Admission {
             evicted: full.then(|| state.pool.evict()).flatten(),
@@ -570,6 +570,8 @@ impl Scheduler {
             None => {
                 times.first_token = Some(now);
                 self.metrics.first_token(now - times.submitted);
+                // What it shares with others need not be reserved for it any more.
+                self.changed.notify_one();
             }
             Some(_) => self
                 .metrics
