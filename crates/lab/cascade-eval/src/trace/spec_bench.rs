@@ -31,6 +31,9 @@ pub struct Import<'a> {
 }
 
 /// The text of the end token in Vicuna's conversation template.
+/// The tokens of a prompt and of what is said after it.
+type PromptAndOutput = (Vec<TokenId>, Vec<TokenId>);
+
 const END: &str = "</s>";
 
 /// The answers to one question.
@@ -181,7 +184,7 @@ impl Import<'_> {
         texts: &[String],
         turn: usize,
         finish: Finish,
-    ) -> Result<std::result::Result<(Vec<TokenId>, Vec<TokenId>), String>> {
+    ) -> Result<std::result::Result<PromptAndOutput, String>> {
         let answer = &texts[turn];
         if answer.contains(END) {
             return Ok(Err(format!(
@@ -214,7 +217,7 @@ impl Import<'_> {
         &self,
         text: &str,
         answer: &str,
-    ) -> Result<Option<(Vec<TokenId>, Vec<TokenId>)>> {
+    ) -> Result<Option<PromptAndOutput>> {
         let prompt = self.tokens(text)?;
         let said = self.tokens(&format!("{text} {answer}{END}"))?;
         let output = said.strip_prefix(prompt.as_slice());
