@@ -132,7 +132,7 @@ fn columns_that_break_the_rules_are_refused() {
     let backwards = Figure::with_interval(1.0, 2.0, 0.5);
     refused(column(&[one, one, backwards]), "entry 2: the interval");
     let same = Figures::new("swi", Evidence::Paper, [one; 3]);
-    refused(same, "two columns that CSV would name `swi`");
+    refused(same, "two columns that CSV would name `swi_paper`");
 }
 
 #[test]
