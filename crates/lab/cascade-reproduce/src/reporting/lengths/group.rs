@@ -175,7 +175,7 @@ impl<'a> Group<'a> {
     }
 
     /// The fastest of some variants by modelled speed.
-    fn best(&self, variants: &[usize]) -> Option<usize> {
+    pub(super) fn best(&self, variants: &[usize]) -> Option<usize> {
         self.best_by(Criterion::Speed, variants)
     }
 
