@@ -30,10 +30,10 @@ pub struct Import<'a> {
     pub max_new_tokens: usize,
 }
 
-/// The text of the end token in Vicuna's conversation template.
 /// The tokens of a prompt and of what is said after it.
 type PromptAndOutput = (Vec<TokenId>, Vec<TokenId>);
 
+/// The text of the end token in Vicuna's conversation template.
 const END: &str = "</s>";
 
 /// The answers to one question.

@@ -160,8 +160,11 @@ fn a_tree_has_the_most_probable_paths() {
 struct ToyHead {
     model: ToyScorer,
     /// The text whose states were observed, and their sum after each token.
-    observed: Arc<Mutex<Vec<(Vec<TokenId>, f32)>>>,
+    observed: Arc<Mutex<Vec<ObservedText>>>,
 }
+
+/// A text, and the sum of its states after its last token.
+type ObservedText = (Vec<TokenId>, f32);
 
 const LAYER: HiddenLayer = HiddenLayer::Last;
 
