@@ -45,7 +45,7 @@ fn keep_memory(context: &CudaContext) -> Result<(), DriverError> {
     }
 }
 
-/// Bytes of memory that are free, and all of them, if the driver tells.
+/// Bytes of memory that are free, and all of them, if the driver knows.
 pub(crate) fn memory(device: &Device) -> Option<(usize, usize)> {
     let cuda = device.as_cuda_device().ok()?;
     cuda.cuda_stream().context().bind_to_thread().ok()?;
