@@ -1,24 +1,29 @@
 #!/usr/bin/env bash
 # What needs a real GPU, within an hour and the figures first: facts and a self-test, forwards of the large shapes, forwards of real
-# sizes compared bit for bit, cascades against plain decoding; then the tests of kernels and models; then NVIDIA's tools; then PyTorch.
+# sizes compared bit for bit, cascades against plain decoding; then our kernels, candle's and PyTorch's compared by logits, greedy
+# tokens and milliseconds, of the same weights; then the tests of kernels and models; then NVIDIA's tools; then PyTorch's best times.
 #
 #   scripts/check-gpu.sh                       # on a machine with a GPU and Rust
 #   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER and FOLDER.tar.xz
 #   FOLDER/check-gpu.sh                        # there, without Rust and without the sources
 #
-# $PARTS says which parts run: `first` (8 minutes at most), `tests`, `tools`, `pytorch`; by default all. Every step has a time limit
-# and a line in $OUT/results.jsonl (step, exit code, seconds, figures); its output is in $OUT/STEP.log. A table of verdicts comes last.
+# The second engine takes part if $FEATURES was `cuda` when the program was built (docs/candle.md says what that needs).
+#
+# $PARTS says which parts run: `first` (8 minutes at most), `engines`, `tests`, `tools`, `pytorch`; by default all. Every step has a
+# time limit and a line in $OUT/results.jsonl (step, exit code, seconds, figures); its output is in $OUT/STEP.log. A table of verdicts comes last.
 # Exits with an error if a step failed; a figure that misses its goal is a verdict, not a failure. Without a GPU it ends at once.
 #
 # $DEVICE is cuda:0 by default. $LARGE and $SMALL are the shapes that are measured and compared, $LIMIT and $GENERATIONS how many
 # prompts and settings are checked. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
+# `engines` also runs without a GPU, to try it: DEVICE=cpu PARTS=engines LARGE=vicuna-68m scripts/check-gpu.sh. $CASCADE is a program
+# that is there already.
 set -uo pipefail
 device=${DEVICE:-cuda:0}
 large=${LARGE-vicuna-7b flan-t5-xxl}
 small=${SMALL-vicuna-68m flan-t5-base flan-t5-small}
 limit=${LIMIT:-4}
 generations=${GENERATIONS:-30}
-parts=${PARTS:-first tests tools pytorch}
+parts=${PARTS:-first engines tests tools pytorch}
 here=$(cd "$(dirname "$0")" && pwd)
 # What the pack may take, compressed.
 most=$((60 << 20))
@@ -32,8 +37,8 @@ pack() {
   # `bench model --check` and the demos compare whole models.
   cp configs/demo-llama.yaml configs/demo-t5.yaml "$folder/configs/"
   cp traces/demo-llama-problems.jsonl traces/demo-t5-problems.jsonl "$folder/traces/"
-  cp benches/gpu_transformers.py "$folder/benches/"
-  cargo build --release -p cascade-cli
+  cp benches/gpu_transformers.py benches/compare_logits.py crates/product/cascade-models/src/shapes.json "$folder/benches/"
+  cargo build --release -p cascade-cli --features "${FEATURES:-}"
   cargo test --release --no-run --message-format json -p cascade-gpu --test gpu | python3 -c '
 import json, shutil, sys
 for line in sys.stdin:
@@ -59,12 +64,15 @@ if [ "${1:-}" = --pack ]; then
 fi
 
 out=${OUT:-$PWD/gpu-results}
-if [ -x "$here/cascade" ]; then
+if [ -n "${CASCADE:-}" ]; then
+  cascade=$CASCADE
+  cd "$here/.."
+elif [ -x "$here/cascade" ]; then
   cascade=$here/cascade
   cd "$here"
 else
   cd "$here/.."
-  cargo build --release -p cascade-cli || exit 1
+  cargo build --release -p cascade-cli --features "${FEATURES:-}" || exit 1
   cascade=${CARGO_TARGET_DIR:-$PWD/target}/release/cascade
 fi
 mkdir -p "$out"
@@ -98,9 +106,13 @@ PYTHON
 }
 
 bench() { # NAME SECONDS SHAPE ARGUMENTS...
-  local name=$1 seconds=$2 shape=$3
-  shift 3
-  step "$name" "$seconds" "$cascade" bench model --shape "$shape" --random-weights --device "$device" --json "$@"
+  bench_on "$device" "$@"
+}
+
+bench_on() { # DEVICE NAME SECONDS SHAPE ARGUMENTS...
+  local on=$1 name=$2 seconds=$3 shape=$4
+  shift 4
+  step "$name" "$seconds" "$cascade" bench model --shape "$shape" --random-weights --device "$on" --json "$@"
 }
 
 first() {
@@ -149,6 +161,39 @@ YAML
   done
 }
 
+# The same weights and the same text in our engine, in candle's, and in PyTorch's.
+engines() {
+  local shape said torch=${device%%:*}
+  for shape in $large; do
+    said=()
+    for by in "$device" "candle:$device"; do
+      if has "$by"; then
+        bench_on "$by" "said-$shape-${by%%:*}" 300 "$shape" --contexts 512 --rows 1,8,16 --repeats "${REPEATS:-50}" \
+          --logits "$out/said-$shape-${by%%:*}.json" && said+=("$out/said-$shape-${by%%:*}.json")
+      else
+        echo "($by cannot be used: see $out/facts.log)"
+      fi
+    done
+    if [ ${#said[@]} -gt 0 ] && with_torch; then
+      step "said-$shape-pytorch" 600 "${PYTHON:-python3}" benches/gpu_transformers.py --device "$torch" --shape "$shape" \
+        --like "${said[0]}" --logits "$out/said-$shape-pytorch.json" && said+=("$out/said-$shape-pytorch.json")
+    fi
+    [ ${#said[@]} -lt 2 ] || step "engines-$shape" 120 python3 benches/compare_logits.py "${said[@]}"
+  done
+}
+
+has() { # DEVICE: whether the program can use it
+  [ "$1" = cpu ] || python3 - "$out/facts.log" "$1" <<'PYTHON'
+import json, sys
+facts, device = json.load(open(sys.argv[1])), sys.argv[2]
+sys.exit(facts[device.replace(":", "_")].startswith(("no", "fails")))
+PYTHON
+}
+
+with_torch() {
+  "${PYTHON:-python3}" -c 'import torch, transformers' 2> /dev/null
+}
+
 tests() {
   export CASCADE_TEST_DEVICE=$device
   if [ -x "$here/tests/cascade-gpu--gpu" ]; then
@@ -181,7 +226,7 @@ tools() {
 }
 
 pytorch() {
-  if ! "${PYTHON:-python3}" -c 'import torch, transformers' 2> /dev/null; then
+  if ! with_torch; then
     echo "(no torch and transformers)"
     return
   fi
@@ -192,13 +237,13 @@ pytorch() {
 
 command -v nvidia-smi > /dev/null && step smi 20 nvidia-smi
 if ! step facts 60 env CASCADE_GPU_SELF_TEST=0 "$cascade" doctor --json; then exit 1; fi
-python3 - "$out/facts.log" <<'PYTHON' || { echo "there is no GPU that can be used: see $out/facts.log" >&2; exit 1; }
+[ "$device" = cpu ] || python3 - "$out/facts.log" <<'PYTHON' || { echo "there is no GPU that can be used: see $out/facts.log" >&2; exit 1; }
 import json, sys
 facts = json.load(open(sys.argv[1]))
 print(facts["cuda_0"], "|", facts["cuda_0_kernels"])
 sys.exit(facts["cuda_0"].startswith("no") or " ok;" not in facts["cuda_0_kernels"])
 PYTHON
-for part in first tests tools pytorch; do
+for part in first engines tests tools pytorch; do
   [[ " $parts " = *" $part "* ]] && "$part"
 done
 
@@ -222,6 +267,12 @@ for step in steps:
             if goal and forward["cost_of_one_row"]:
                 cost = forward["cost_of_one_row"]
                 verdict(f"{name}: {forward['rows']} rows", f"{cost:.2f} of one row", f"{goal:.2f}", cost <= goal)
+    if name.startswith("engines-"):
+        times = ", ".join(f"{by} {ms:.2f} ms" for by, ms in (figures.get("milliseconds") or {}).items())
+        for pair in figures.get("pairs") or []:
+            until, gap = f"{pair['greedy_until']} of {pair['greedy']} greedy tokens", pair["gap"]
+            verdict(f"{name}: {pair['one']} and {pair['other']} ({times})", f"{pair['difference']:.1e} of the greatest logit; {until}"
+                    + ("" if gap is None else f", gap {gap:.1e}"), f"{figures['tolerance']:.0e}", pair["difference"] <= figures["tolerance"])
     if name.startswith("same-") and forwards:
         wrong = [f for f in forwards if not f["passed"]]
         far = max((f["distance"] or 0 for f in forwards), default=0)

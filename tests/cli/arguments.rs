@@ -222,6 +222,11 @@ fn manual_pages_and_the_doctors_report_are_for_programs() {
         report["embedded_models"].as_array().unwrap().len() > 3,
         "{report}"
     );
+    // The second engine says what ours says; its GPUs are not in this build.
+    let candle = |device: &str| report[device].as_str().unwrap().to_owned();
+    assert!(candle("candle_cpu").starts_with("ok; "), "{report}");
+    let metal = candle("candle_metal_0");
+    assert!(metal.contains("--features metal"), "{report}");
 }
 
 #[test]

@@ -42,6 +42,51 @@ impl Statistical {
     }
 }
 
+/// What benches/compare_logits.py reads, with the same weights on every device.
+#[test]
+fn logits_of_two_engines_are_those_of_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let [ours, theirs] = ["cpu", "candle:cpu"].map(|device| -> Value {
+        let file = folder.path().join(device.replace(':', "-"));
+        let shape = [
+            "bench",
+            "model",
+            "--shape",
+            "vicuna-68m",
+            "--random-weights",
+        ];
+        let sizes = [
+            "--rows",
+            "1",
+            "--contexts",
+            "24",
+            "--repeats",
+            "1",
+            "--json",
+        ];
+        let to = ["--device", device, "--logits", file.to_str().unwrap()];
+        assert_eq!(
+            object(&[&shape[..], &sizes, &to].concat())["device"],
+            device
+        );
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+    });
+    assert_eq!(ours["by"], "cpu");
+    assert!(theirs["milliseconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(ours["context"], theirs["context"]);
+    assert_eq!(ours["greedy"].as_array().unwrap().len(), 32);
+    let numbers = |said: &Value| -> Vec<f64> {
+        let rows = said["logits"].as_array().unwrap().iter();
+        let numbers = rows.flat_map(|row| row.as_array().unwrap().iter());
+        numbers.map(|logit| logit.as_f64().unwrap()).collect()
+    };
+    let (ours, theirs) = (numbers(&ours), numbers(&theirs));
+    assert_eq!(ours.len(), 8 * 32_000);
+    let greatest = ours.iter().fold(0f64, |most, x| most.max(x.abs()));
+    let far = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs());
+    assert!(far.fold(0f64, f64::max) < 1e-4 * greatest);
+}
+
 #[test]
 fn a_model_by_rows_and_context() {
     let model = ["bench", "model", "embedded:demo-t5-small"];

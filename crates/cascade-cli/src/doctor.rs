@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use cascade_models::{parse_device, Device, HubOptions};
-use serde_json::{Map, Value};
+use cascade_eval::ForwardCheck;
+use cascade_models::{parse_device, random_twin, DType, Device, HubOptions, LoadOptions};
+use serde_json::{json, Map, Value};
 
 use crate::exit::ExitCode;
 use crate::terminal;
@@ -43,9 +44,9 @@ fn rows() -> [(&'static str, Value); 16] {
         ("cpu", "ok".into()),
         ("cuda:0", cuda().into()),
         ("cuda:0 kernels", kernels().into()),
-        ("candle:cpu", opens("candle:cpu").into()),
-        ("candle:cuda:0", opens("candle:cuda:0").into()),
-        ("candle:metal:0", opens("candle:metal:0").into()),
+        ("candle:cpu", candle("candle:cpu").into()),
+        ("candle:cuda:0", candle("candle:cuda:0").into()),
+        ("candle:metal:0", candle("candle:metal:0").into()),
         ("hub", endpoint(&hub).into()),
         ("hub cache", folder(&hub.cache).into()),
         (
@@ -129,12 +130,51 @@ fn cuda() -> String {
     }
 }
 
-/// Whether a device can be used.
-fn opens(device: &str) -> String {
-    match parse_device(device) {
-        Ok(_) => "ok".to_owned(),
-        Err(error) => format!("no: {error}"),
+/// Whether a device of candle's can be used, and computes what our kernels do on the CPU.
+fn candle(device: &str) -> String {
+    let device = match parse_device(device) {
+        Ok(device) => device,
+        Err(error) => return format!("no: {error}"),
+    };
+    match agrees(&device) {
+        Ok(true) => "ok; a LLaMA and a T5 say what they do with our kernels".to_owned(),
+        Ok(false) => "WRONG: a LLaMA or a T5 says something else than with our kernels".to_owned(),
+        Err(error) => format!("fails: {error:#}"),
     }
+}
+
+/// Whether small models with random weights have the logits that they have on the CPU, row by row
+/// and several at once.
+fn agrees(device: &Device) -> Result<bool> {
+    // Root mean squares, in f32: orders of magnitude more than rounding, and less than a fault.
+    const MOST: f64 = 1e-4;
+    let models = [
+        json!({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "intermediate_size": 96,
+            "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 128}),
+        json!({"model_type": "t5", "vocab_size": 96, "d_model": 64, "d_kv": 32, "d_ff": 96,
+            "num_heads": 2, "num_layers": 2}),
+    ];
+    let check = ForwardCheck {
+        contexts: vec![40],
+        rows: vec![1, 9],
+        source: 20,
+        seed: 1,
+    };
+    let mut all = true;
+    for config in models {
+        let session = |device: &Device| {
+            let options = LoadOptions {
+                device: device.clone(),
+                dtype: DType::F32,
+                ..LoadOptions::default()
+            };
+            random_twin(config.clone(), &options).map(|model| model.session())
+        };
+        let (mut there, mut here) = (session(device)?, session(&Device::Cpu)?);
+        let compared = check.run(&mut there, Some(&mut here))?;
+        all &= compared.iter().all(|forward| forward.passes(MOST, false));
+    }
+    Ok(all)
 }
 
 /// Whether every kernel computes what the CPU does, and what the GPU and its driver can do.

@@ -1,6 +1,7 @@
 //! `cascade bench model`: cost of forwards on this machine.
 
 mod check;
+mod said;
 mod show;
 
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::{at_most, bounded, costs};
 
-use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
+use super::options::{bandwidth, load_options, of_shape, twin_of_shape, ShapeArgs};
 
 /// Logits and scores of attention take memory in proportion to the rows; no draft has as many.
 const MOST_ROWS: usize = 4096;
@@ -69,7 +70,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
     cache_dtype: Option<CacheType>,
 
-    /// Device: auto, cpu or cuda:N.
+    /// Device: auto, cpu or cuda:N, or candle:cpu and others of the second engine.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
 
@@ -91,6 +92,12 @@ pub(crate) struct ModelArgs {
     /// They are measured until two measurements agree; fails if they never do.
     #[arg(long, value_name = "FILE", requires = "model", conflicts_with_all = ["check", "profile", "tree"])]
     save: Option<PathBuf>,
+
+    /// Also write the logits of the last rows of a text, and the greedy tokens after it, as JSON:
+    /// benches/compare_logits.py compares such files. Random weights are then made on the host, and
+    /// the same on every device.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "save"])]
+    logits: Option<PathBuf>,
 
     /// Print one JSON object and nothing else.
     #[arg(long)]
@@ -114,7 +121,8 @@ struct Measured {
     /// Whether rows were a tree.
     tree: bool,
     /// Read bandwidth of the device's memory, with all cores.
-    memory_bytes_per_second: f64,
+    /// Not known of a GPU that our kernels cannot use.
+    memory_bytes_per_second: Option<f64>,
     /// Bandwidth of a copy (read and write), on a GPU.
     copy_bytes_per_second: Option<f64>,
     /// Peak memory of the model on a GPU; of this process on the CPU, if known.
@@ -157,7 +165,7 @@ struct Forward {
     bytes_read: usize,
     bytes_per_second: f64,
     /// Fraction of the memory's read bandwidth.
-    memory_share: f64,
+    memory_share: Option<f64>,
     /// Time relative to one row at the same context length.
     cost_of_one_row: Option<f64>,
     /// Kernels launched, on a GPU.
@@ -188,6 +196,9 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     if let Some(file) = &args.save {
         saved(args, &name, &options, &model, &costs).save(file)?;
     }
+    if let Some(file) = &args.logits {
+        said::write(file, args, &name, &options, &costs, &mut session)?;
+    }
     let profiles = match args.profile {
         true => profiles(&bench, &costs, &model, &mut session)?,
         false => Vec::new(),
@@ -196,8 +207,9 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     // Before measuring the bandwidth, which takes memory too.
     let peak = options.device.peak_memory();
     let bandwidth = bandwidth(&options.device)?;
+    let read = bandwidth.map(|(read, _)| read);
     let forwards = costs.iter();
-    let forwards = forwards.map(|cost| forward(cost, &costs, &model, args.source, bandwidth.0));
+    let forwards = forwards.map(|cost| forward(cost, &costs, &model, args.source, read));
     Ok(Measured {
         model: name,
         random_weights: args.shape.shape()?.is_some(),
@@ -208,8 +220,8 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         bytes_per_forward: model.bytes_per_forward(1),
         source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
-        memory_bytes_per_second: bandwidth.0,
-        copy_bytes_per_second: bandwidth.1,
+        memory_bytes_per_second: read,
+        copy_bytes_per_second: bandwidth.and_then(|(_, copy)| copy),
         peak_memory_bytes: peak,
         forwards: forwards.collect(),
         profiles,
@@ -358,7 +370,11 @@ fn profiles(
 /// The model to measure, and its name.
 fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model>)> {
     if let Some(shape) = args.shape.shape()? {
-        return Ok((shape.to_owned(), of_shape(shape, options)?));
+        let made = match args.logits {
+            Some(_) => twin_of_shape(shape, options)?,
+            None => of_shape(shape, options)?,
+        };
+        return Ok((shape.to_owned(), made));
     }
     let model = args.model.as_deref().unwrap_or_default();
     let loaded = load(&model_source(model)?, options)?;
@@ -370,7 +386,7 @@ fn forward(
     all: &[ForwardCost],
     model: &Model,
     source: usize,
-    bandwidth: f64,
+    bandwidth: Option<f64>,
 ) -> Forward {
     let seconds = cost.median.as_secs_f64();
     let one = all
@@ -387,7 +403,7 @@ fn forward(
         rows_per_second: cost.rows as f64 / seconds,
         bytes_read: bytes,
         bytes_per_second: bytes as f64 / seconds,
-        memory_share: bytes as f64 / seconds / bandwidth,
+        memory_share: bandwidth.map(|bandwidth| bytes as f64 / seconds / bandwidth),
         cost_of_one_row: one.map(|one| seconds / one.median.as_secs_f64()),
         launches,
         launches_per_layer: launches.map(|count| count as f64 / model.layers() as f64),

@@ -80,19 +80,28 @@ pub(crate) fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> 
     random_model(config, options).with_context(|| format!("the shape {name}"))
 }
 
-/// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU.
-pub(crate) fn bandwidth(device: &Device) -> Result<(f64, Option<f64>)> {
+/// The same, with weights that are the same on every device.
+pub(crate) fn twin_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
+    let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
+    random_twin(config, options).with_context(|| format!("the shape {name}"))
+}
+
+/// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU; nothing
+/// for a GPU that our kernels, which measure it, cannot use.
+pub(crate) fn bandwidth(device: &Device) -> Result<Option<(f64, Option<f64>)>> {
     // Far larger than any cache.
     const MOST: usize = 2 << 30;
-    match device {
-        Device::Gpu(gpu) => {
-            let (used, all) = gpu.memory()?;
-            let measured = gpu.bandwidth(MOST.min((all - used) / 4))?;
-            Ok((measured.read, Some(measured.copy)))
+    let gpu = match device {
+        Device::Gpu(gpu) => gpu.clone(),
+        Device::Candle(candle) if device.is_gpu() => {
+            match parse_device(&candle.place().to_string()) {
+                Ok(Device::Gpu(gpu)) => gpu,
+                _ => return Ok(None),
+            }
         }
-        other if other.is_gpu() => Err(anyhow!(
-            "the bandwidth of a GPU's memory is measured with our kernels: give --device cuda:N"
-        )),
-        _ => Ok((read_bandwidth(), None)),
-    }
+        _ => return Ok(Some((read_bandwidth(), None))),
+    };
+    let (used, all) = gpu.memory()?;
+    let measured = gpu.bandwidth(MOST.min((all - used) / 4))?;
+    Ok(Some((measured.read, Some(measured.copy))))
 }

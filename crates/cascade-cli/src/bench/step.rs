@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_eval::trace::Trace;
 use cascade_eval::{
@@ -99,7 +99,11 @@ fn measure(args: &StepArgs) -> Result<StepTimes> {
         target: &target,
         simulated: &simulated(args, &target)?,
         limit: args.limit,
-        memory: bandwidth(&parse_device(&target.device)?)?.0,
+        memory: bandwidth(&parse_device(&target.device)?)?
+            .context(
+                "the bandwidth of this GPU's memory cannot be measured: our kernels cannot use it",
+            )?
+            .0,
     };
     let mut cascades = 0;
     let on_assembled = |assembled: &_| {

@@ -25,17 +25,6 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
-    /// Whether this build has what it needs.
-    pub const fn is_built(self) -> bool {
-        match self {
-            Self::Cpu => true,
-            Self::Cuda(_) => cfg!(feature = "cuda"),
-            Self::Metal(_) => cfg!(feature = "metal"),
-        }
-    }
-}
-
 /// An opened device. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -49,23 +38,29 @@ impl Device {
     /// # Errors
     /// [`Error::Device`] if it is not there, cannot be used, or this build has no support for it.
     pub fn open(place: Place) -> Result<Self> {
-        let unusable = |reason: String| Error::Device { place, reason };
-        if !place.is_built() {
-            let feature = match place {
-                Place::Metal(_) => "metal",
-                _ => "cuda",
-            };
-            let reason =
-                format!("this build has no support for it; build with --features {feature}");
-            return Err(unusable(reason));
-        }
-        let opened = match place {
+        let inner = match place {
             Place::Cpu => Ok(candle_core::Device::Cpu),
-            Place::Cuda(ordinal) => candle_core::Device::new_cuda(ordinal),
-            Place::Metal(ordinal) => candle_core::Device::new_metal(ordinal),
+            #[cfg(feature = "cuda")]
+            Place::Cuda(ordinal) => crate::cuda::open(ordinal),
+            #[cfg(not(feature = "cuda"))]
+            Place::Cuda(_) => Err(not_built("cuda")),
+            #[cfg(feature = "metal")]
+            Place::Metal(ordinal) => {
+                candle_core::Device::new_metal(ordinal).map_err(|error| error.to_string())
+            }
+            #[cfg(not(feature = "metal"))]
+            Place::Metal(_) => Err(not_built("metal")),
         };
-        let inner = opened.map_err(|error| unusable(error.to_string()))?;
+        let inner = inner.map_err(|reason| Error::Device { place, reason })?;
         Ok(Self { place, inner })
+    }
+
+    /// Bytes of an NVIDIA GPU's memory that are free, and all of them.
+    pub fn memory(&self) -> Option<(usize, usize)> {
+        #[cfg(feature = "cuda")]
+        return crate::cuda::memory(&self.inner);
+        #[cfg(not(feature = "cuda"))]
+        None
     }
 
     /// Its name.
@@ -89,14 +84,20 @@ impl Device {
     }
 }
 
+#[cfg(not(all(feature = "cuda", feature = "metal")))]
+fn not_built(feature: &str) -> String {
+    format!("this build has no support for it; build with --features {feature}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn devices_that_were_not_built_say_how_to_build_them() {
-        for place in [Place::Cuda(0), Place::Metal(0)] {
-            if place.is_built() {
+        let built = [cfg!(feature = "cuda"), cfg!(feature = "metal")];
+        for (place, built) in [Place::Cuda(0), Place::Metal(0)].into_iter().zip(built) {
+            if built {
                 continue;
             }
             let message = Device::open(place).unwrap_err().to_string();

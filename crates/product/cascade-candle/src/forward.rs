@@ -341,14 +341,33 @@ impl<'a> Forward<'a> {
         head.forward(&rows)
     }
 
-    /// The last `wanted` rows of a tensor, on the host in f32, row-major. Waits for the device.
+    /// The last `wanted` rows of a tensor in f32, row-major, to be copied to the host later.
     ///
     /// # Errors
     /// What candle fails with.
-    pub fn on_host(rows: &Tensor, wanted: usize) -> Result<Vec<f32>> {
+    pub fn last_rows(rows: &Tensor, wanted: usize) -> Result<Tensor> {
         let all = rows.dim(0)?;
         let rows = rows.narrow(0, all - wanted, wanted)?;
-        let rows = rows.to_dtype(candle_core::DType::F32)?;
-        Ok(rows.flatten_all()?.to_vec1()?)
+        Ok(rows.to_dtype(candle_core::DType::F32)?.flatten_all()?)
+    }
+
+    /// [Rows](Self::last_rows) on the host: one copy of all, the only one that waits for the
+    /// device.
+    ///
+    /// # Errors
+    /// What candle fails with.
+    pub fn on_host(parts: &[Tensor]) -> Result<Vec<Vec<f32>>> {
+        if let [] | [_] = parts {
+            let parts = parts.iter().map(Tensor::to_vec1);
+            return Ok(parts.collect::<candle_core::Result<_>>()?);
+        }
+        let all = Tensor::cat(parts, 0)?.to_vec1::<f32>()?;
+        let mut rest = &all[..];
+        let mut next = |part: &Tensor| {
+            let (numbers, others) = rest.split_at(part.elem_count());
+            rest = others;
+            numbers.to_vec()
+        };
+        Ok(parts.iter().map(&mut next).collect())
     }
 }

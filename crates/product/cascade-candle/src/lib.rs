@@ -8,11 +8,14 @@
 //! summation by shape.
 
 mod cache;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod device;
 mod forward;
 mod weights;
 
 pub use cache::{Cache, CacheShape};
+pub use candle_core::Tensor;
 pub use device::{Device, Place};
 pub use forward::{Activation, Bias, Forward, HeadNorms, Heads};
 pub use weights::{BlockFormat, DType, Linear, Matrix, Norm, RelativeBias, Rotary};

@@ -63,8 +63,7 @@ struct Bounce {
 
 impl Gpu {
     pub(crate) fn new(ordinal: usize) -> Result<Self> {
-        // SAFETY: opens the library and closes it again.
-        if !unsafe { sys::is_culib_present() } {
+        if library().is_none() {
             return Err(Error::NoDriver);
         }
         result::init().map_err(of("cuInit"))?;
@@ -479,15 +478,30 @@ fn assemble(text: &CString) -> std::result::Result<sys::CUmodule, (DriverError, 
         .map_err(|error| (error, said()))
 }
 
+/// The driver's library, if there is one. `cudarc` is not asked: whether it opens the library or is
+/// linked to it, as candle's CUDA wants, is chosen by whoever builds the program.
+fn library() -> Option<libloading::Library> {
+    let names: &[&str] = match cfg!(windows) {
+        true => &["nvcuda.dll"],
+        false => &["libcuda.so", "libcuda.so.1"],
+    };
+    // SAFETY: the driver's library may be opened and closed at any time.
+    names
+        .iter()
+        .find_map(|name| unsafe { libloading::Library::new(*name) }.ok())
+}
+
 /// Loads a function now, not at its first launch, which may be while launches are recorded. Drivers
 /// before CUDA 12.4 have no call for that; there, to ask for what it takes is enough.
 fn load_now(
     function: sys::CUfunction,
     version: DriverVersion,
 ) -> std::result::Result<(), DriverError> {
-    // SAFETY: the library is there, or nothing could have been loaded.
-    let known = version >= DriverVersion::cuda(12, 4)
-        && unsafe { sys::culib().get::<*const c_void>(b"cuFuncLoad\0") }.is_ok();
+    let has_call = |library: libloading::Library| {
+        // SAFETY: the symbol is looked up, and not used.
+        unsafe { library.get::<*const c_void>(b"cuFuncLoad\0") }.is_ok()
+    };
+    let known = version >= DriverVersion::cuda(12, 4) && library().is_some_and(has_call);
     // SAFETY: the function is valid, and results can be written.
     unsafe {
         if known {

@@ -303,7 +303,10 @@ impl Device {
             #[cfg(feature = "candle")]
             Self::Candle(device) => Ok(match device.place() {
                 cascade_candle::Place::Cpu => memory::available(),
-                _ => None,
+                _ => device.memory().map(|(bytes, _)| FreeMemory {
+                    bytes,
+                    limit: memory::MemoryLimit::Gpu,
+                }),
             }),
         }
     }

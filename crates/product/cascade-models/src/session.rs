@@ -39,13 +39,19 @@ impl Model {
         types: Types,
     ) -> crate::Result<Self> {
         let network = config.network(weights, device, types)?;
-        let mut warnings = config.warnings().to_vec();
-        warnings.extend(network.notes());
-        Ok(Self {
+        let mut model = Self::of_network(network);
+        let of_settings = config.warnings().iter().cloned();
+        model.warnings.splice(0..0, of_settings);
+        Ok(model)
+    }
+
+    /// The model that a network is.
+    pub(crate) fn of_network(network: Arc<dyn Network>) -> Self {
+        Self {
             info: scorer_info(network.info()).with_hidden(network.hidden()),
+            warnings: network.notes(),
             network,
-            warnings,
-        })
+        }
     }
 
     /// The same, with more that the user should know.

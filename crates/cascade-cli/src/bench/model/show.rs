@@ -95,11 +95,13 @@ fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
         Some(copy) => format!(", copy {:.1} GB/s", copy / 1e9),
         None => String::new(),
     };
-    writeln!(
-        out,
-        "memory bandwidth: read {:.1} GB/s{copied}; data in caches is read faster",
-        measured.memory_bytes_per_second / 1e9
-    )?;
+    if let Some(read) = measured.memory_bytes_per_second {
+        writeln!(
+            out,
+            "memory bandwidth: read {:.1} GB/s{copied}; data in caches is read faster",
+            read / 1e9
+        )?;
+    }
     Ok(())
 }
 
@@ -107,12 +109,15 @@ fn show_forward(out: &mut impl Write, forward: &Forward) -> Result<()> {
     let relative = forward
         .cost_of_one_row
         .map_or_else(String::new, |cost| format!("{cost:.2}"));
+    let share = forward
+        .memory_share
+        .map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
     let launches = forward
         .launches
         .map_or_else(|| "-".to_owned(), |count| count.to_string());
     writeln!(
         out,
-        "{:>8} {:>5} {:>10.3} {:>21} {:>9.0} {:>10} {:>8.2} {:>7.0}% {:>9}",
+        "{:>8} {:>5} {:>10.3} {:>21} {:>9.0} {:>10} {:>8.2} {share:>8} {:>9}",
         forward.context,
         forward.rows,
         1e3 * forward.median_seconds,
@@ -124,7 +129,6 @@ fn show_forward(out: &mut impl Write, forward: &Forward) -> Result<()> {
         forward.rows_per_second,
         relative,
         forward.bytes_per_second / 1e9,
-        100.0 * forward.memory_share,
         launches
     )?;
     Ok(())

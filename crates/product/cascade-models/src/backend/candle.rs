@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use cascade_candle::{
     Bias, BlockFormat, Cache, DType as ComputeType, Device, Heads, Linear, Matrix, Norm, Rotary,
+    Tensor,
 };
 use cascade_core::{HiddenLayer, HiddenLayers, Result as CoreResult, Scores};
 use cascade_cpu::Format;
@@ -269,7 +270,9 @@ struct CandleForward<'a> {
     wanted: usize,
     hidden: HiddenLayers,
     hidden_rows: usize,
-    answer: Answer,
+    /// What is read in the end: hidden states of these layers, then logits if any are wanted.
+    layers: Vec<HiddenLayer>,
+    read: Vec<Tensor>,
     failed: Option<cascade_candle::Error>,
 }
 
@@ -302,10 +305,14 @@ impl<'a> CandleForward<'a> {
     }
 
     fn answered(self) -> cascade_candle::Result<Answer> {
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(self.answer),
+        if let Some(error) = self.failed {
+            return Err(error);
         }
+        let mut read = cascade_candle::Forward::on_host(&self.read)?.into_iter();
+        Ok(Answer {
+            hidden: self.layers.into_iter().zip(read.by_ref()).collect(),
+            logits: read.next().unwrap_or_default(),
+        })
     }
 
     fn keep_hidden(&mut self, layer: HiddenLayer) -> cascade_candle::Result<()> {
@@ -314,8 +321,9 @@ impl<'a> CandleForward<'a> {
                 HiddenLayer::Last => self.forward.normed(),
                 HiddenLayer::Entering(_) => self.forward.stream(),
             };
-            let states = cascade_candle::Forward::on_host(&states, self.hidden_rows)?;
-            self.answer.hidden.push((layer, states));
+            let states = cascade_candle::Forward::last_rows(&states, self.hidden_rows)?;
+            self.layers.push(layer);
+            self.read.push(states);
         }
         Ok(())
     }
@@ -400,7 +408,8 @@ impl Forward<Candle> for CandleForward<'_> {
             this.keep_hidden(HiddenLayer::Last)?;
             if let Some(wanted) = NonZeroUsize::new(this.wanted) {
                 let logits = this.forward.logits(head, wanted, scale)?;
-                this.answer.logits = cascade_candle::Forward::on_host(&logits, wanted.get())?;
+                let logits = cascade_candle::Forward::last_rows(&logits, wanted.get())?;
+                this.read.push(logits);
             }
             Ok(())
         });

@@ -113,7 +113,8 @@ fn forward(
         wanted: wanted.logits,
         hidden: wanted.hidden,
         hidden_rows: wanted.hidden_rows,
-        answer: Answer::default(),
+        layers: Vec::new(),
+        read: Vec::new(),
         failed: None,
     };
     write(&mut forward);
