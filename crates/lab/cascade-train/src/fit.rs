@@ -22,7 +22,7 @@ pub trait Network {
     fn examples(&self) -> &[Self::Example];
 
     /// The mean loss of a batch with these parameters, and over how many terms; `None` if the batch
-    /// has none.
+    /// has none. `step` is the number of the step that learns from it, for what is drawn at random.
     ///
     /// # Errors
     /// Those of the tensor library.
@@ -30,6 +30,7 @@ pub trait Network {
         &self,
         parameters: &[Tensor],
         batch: &[&Self::Example],
+        step: usize,
     ) -> Result<Option<(Tensor, usize)>>;
 
     /// The mean loss on the outputs to choose by.
@@ -47,6 +48,10 @@ pub(crate) struct Plan {
     pub(crate) learning_rate: f64,
     pub(crate) patience: usize,
     pub(crate) seed: u64,
+    /// The share of the steps in which the learning rate rises.
+    pub(crate) warm_up: f64,
+    /// Weight decay.
+    pub(crate) decay: f64,
 }
 
 /// What an epoch gave.
@@ -250,16 +255,16 @@ impl<N: Network> Fit<N> {
         let (mut sum, mut terms) = (0.0, 0);
         for (i, batch) in order.chunks(self.plan.batch).enumerate() {
             let batch: Vec<&N::Example> = batch.iter().map(|&at| &examples[at]).collect();
-            let Some((loss, count)) = self.network.loss(&self.values(), &batch)? else {
+            let step = (epoch - 1) * per_epoch + i + 1;
+            let Some((loss, count)) = self.network.loss(&self.values(), &batch, step)? else {
                 continue;
             };
             sum += f64::from(loss.to_scalar::<f32>()?) * count as f64;
             terms += count;
             let gradients = loss.backward()?;
-            let step = (epoch - 1) * per_epoch + i + 1;
-            let rate = cosine(self.plan.learning_rate, step, steps);
+            let rate = cosine(self.plan.learning_rate, step, steps, self.plan.warm_up);
             for parameter in &mut self.parameters {
-                parameter.update(&gradients, step, rate)?;
+                parameter.update(&gradients, step, rate, self.plan.decay)?;
             }
         }
         Ok(sum / terms.max(1) as f64)

@@ -1,4 +1,4 @@
-//! Training of the networks that decide when a drafter stops.
+//! Training of the networks that decide when a drafter stops, and of heads that draft.
 //!
 //! DISCO's classifier (Mamou et al., Accelerating Speculative Decoding using Dynamic Speculation
 //! Length) learns from a trace, the recorded greedy outputs of a target:
@@ -14,11 +14,16 @@
 //! SpecDec++'s head (Huang et al., SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
 //! Lengths) learns from the same traces, and the drafter's hidden states: [`HeadPass`],
 //! [`HeadTraining`], [`HeadChoice`].
+//!
+//! Heads that draft, EAGLE's and Medusa's, learn from a target's hidden states along recorded
+//! outputs: [`DrafterTexts`] records them, [`DrafterTraining`] trains, and [`DraftAcceptance`] says
+//! what came of it.
 
 #![forbid(unsafe_code)]
 
 mod checkpoint;
 mod choice;
+mod drafter;
 mod error;
 mod example;
 mod fit;
@@ -28,6 +33,10 @@ mod quality;
 mod training;
 
 pub use choice::{static_lengths, Choice, Prediction};
+pub use drafter::{
+    DraftAcceptance, Drafter, DrafterFile, DrafterKind, DrafterSettings, DrafterTexts,
+    DrafterTraining, Position, Text,
+};
 pub use error::{Error, Result};
 pub use example::{examples, Example, Output, Split};
 pub use fit::{Epoch, Fit, Network};

@@ -1,4 +1,4 @@
-//! Adam with a cosine schedule.
+//! Adam, or AdamW, with a cosine schedule.
 //!
 //! candle-nn has one, whose moments cannot be read: a training that is resumed from a checkpoint
 //! without them is another training.
@@ -26,8 +26,14 @@ impl Parameter {
         })
     }
 
-    /// Takes step number `step`, from 1.
-    pub(crate) fn update(&mut self, gradients: &GradStore, step: usize, rate: f64) -> Result<()> {
+    /// Takes step number `step`, from 1. Without decay it is Adam's, else AdamW's.
+    pub(crate) fn update(
+        &mut self,
+        gradients: &GradStore,
+        step: usize,
+        rate: f64,
+        decay: f64,
+    ) -> Result<()> {
         let Some(gradient) = gradients.get(&self.value) else {
             return Ok(());
         };
@@ -36,14 +42,19 @@ impl Parameter {
         self.second = ((&self.second * BETA_2)? + (square * (1.0 - BETA_2))?)?.detach();
         let unbiased = |moment: &Tensor, beta: f64| moment / (1.0 - beta.powf(step as f64));
         let root = (unbiased(&self.second, BETA_2)?.sqrt()? + EPSILON)?;
-        let change = (unbiased(&self.first, BETA_1)?.div(&root)? * rate)?;
+        let mut change = (unbiased(&self.first, BETA_1)?.div(&root)? * rate)?;
+        if decay > 0.0 {
+            change = (change + (self.value.as_tensor() * (rate * decay))?)?;
+        }
         self.value
             .set(&self.value.as_tensor().sub(&change)?.detach())
     }
 }
 
-/// The learning rate of a step, from 1, of `steps`: from `rate` to nearly 0 along a cosine.
-pub(crate) fn cosine(rate: f64, step: usize, steps: usize) -> f64 {
+/// The learning rate of a step, from 1, of `steps`: up to `rate` in a share of them, then to nearly
+/// 0 along a cosine.
+pub(crate) fn cosine(rate: f64, step: usize, steps: usize, warm_up: f64) -> f64 {
     let done = (step - 1) as f64 / steps.max(1) as f64;
-    rate * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+    let risen = step as f64 / (warm_up * steps as f64);
+    rate * risen.min(1.0) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
 }

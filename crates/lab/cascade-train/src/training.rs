@@ -114,6 +114,8 @@ impl Settings {
             learning_rate: self.learning_rate,
             patience: self.patience,
             seed: self.seed,
+            warm_up: 0.0,
+            decay: 0.0,
         }
     }
 
@@ -136,6 +138,7 @@ impl<'a> Network for Classifier<'a> {
         &self,
         parameters: &[Tensor],
         batch: &[&&'a Example],
+        _: usize,
     ) -> Result<Option<(Tensor, usize)>> {
         let mut inputs = Vec::with_capacity(batch.len() * CLASSIFIER_FEATURES);
         let mut labels = Vec::with_capacity(batch.len());

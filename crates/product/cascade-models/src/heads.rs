@@ -5,6 +5,7 @@
 //! embedding. What a checkpoint of one says of itself is read in [`config`]; there is one file for
 //! each kind of head: [`eagle`], [`eagle3`], [`medusa`], [`mtp`].
 
+mod basis;
 mod config;
 mod eagle;
 mod eagle3;
@@ -23,6 +24,7 @@ use cascade_core::{Architecture, HiddenLayers, ScorerInfo, TokenId, TokenTree};
 use cascade_cpu::{CacheMemory, PAGE_SLOTS};
 use cascade_hub::{ModelFiles, WeightFormat};
 
+pub use self::basis::HeadBasis;
 pub use self::session::HeadSession;
 
 use self::config::HeadConfig;

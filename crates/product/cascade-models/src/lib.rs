@@ -59,7 +59,7 @@ pub use gathering::{
     score_together, BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running,
     ScoreCall, Workers,
 };
-pub use heads::{check_head, load_head, Head, HeadSession};
+pub use heads::{check_head, load_head, Head, HeadBasis, HeadSession};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use network::LaunchCost;

@@ -109,6 +109,8 @@ impl HeadSettings {
             learning_rate: self.learning_rate,
             patience: self.patience,
             seed: self.seed,
+            warm_up: 0.0,
+            decay: 0.0,
         }
     }
 
@@ -131,6 +133,7 @@ impl Network for Head<'_> {
         &self,
         parameters: &[Tensor],
         batch: &[&HeadOutput],
+        _: usize,
     ) -> Result<Option<(Tensor, usize)>> {
         let size = self.examples.size;
         let hidden: Vec<f32> = batch
@@ -168,7 +171,7 @@ impl Network for Head<'_> {
         let outputs: Vec<&HeadOutput> = self.examples.split.choice.iter().collect();
         let (mut sum, mut tokens) = (0.0, 0);
         for batch in outputs.chunks(self.settings.batch) {
-            if let Some((loss, count)) = self.loss(parameters, batch)? {
+            if let Some((loss, count)) = self.loss(parameters, batch, 0)? {
                 sum += f64::from(loss.to_scalar::<f32>()?) * count as f64;
                 tokens += count;
             }

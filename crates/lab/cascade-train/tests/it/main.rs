@@ -1,6 +1,7 @@
 //! Training: examples, resumption to the same bits, quality and choice.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod drafter;
 mod head;
 
 use cascade_core::{toy::ToyScorer, Prompt};

@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    fn read_row(&self, row: usize, values: &mut [f32]) {
+    pub(crate) fn read_row(&self, row: usize, values: &mut [f32]) {
         match self {
             Self::Packed(matrix) => matrix.read_row(row, values),
             Self::InFile(rows) => rows.read(row, values),

@@ -1,0 +1,259 @@
+//! Recorded texts of a target and its hidden states, in files.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use cascade_core::{HiddenLayer, Scorer, TokenId, TokenTree, Want};
+use cascade_eval::trace::Record;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
+
+use crate::fit::digits;
+use crate::{Error, Result, Split};
+
+/// Texts of a file. Of an interrupted recording, fewer than these are lost.
+const TEXTS: usize = 32;
+
+/// Numbers of hidden states that are held at most: 16 GB of them.
+const MOST_NUMBERS: usize = 4 << 30;
+
+/// The largest file of states that is read.
+const LARGEST: u64 = 4 << 30;
+
+/// The key of the fingerprint in a file's metadata.
+const FINGERPRINT: &str = "cascade-train";
+
+/// A text that the target said after a prompt, and its states.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// Prompt and output.
+    pub tokens: Vec<TokenId>,
+    /// Tokens of the prompt, one at least.
+    pub prompt: usize,
+    /// `[tokens - 1, size]`: the last hidden state after each token but the last.
+    pub states: Tensor,
+}
+
+/// Texts with states, by what they are for.
+#[derive(Clone, Debug)]
+pub struct DrafterTexts {
+    /// 70, 15 and 15% of the texts.
+    pub split: Split<Text>,
+    /// Of the texts and their states.
+    pub(crate) fingerprint: String,
+}
+
+impl DrafterTexts {
+    /// Reads the outputs of `target` with two tokens or more, each in one pass, and keeps its last
+    /// hidden states in files of `folder`: what is there is not computed again. `step` is called
+    /// after each output.
+    ///
+    /// A text that is longer than the target's context ends where that is full. `seed` is of the
+    /// split.
+    ///
+    /// Memory: four bytes for each number of the states, which is what the files take, too.
+    ///
+    /// # Errors
+    /// Those of the target; [`Error::TooFew`] below 10 texts; [`Error::TooMuch`] if the states take
+    /// more than 16 GB; [`Error::Checkpoint`] for files of other texts or of another target.
+    pub fn record<'r>(
+        target: &mut dyn Scorer,
+        records: impl IntoIterator<Item = &'r Record>,
+        folder: &Path,
+        seed: u64,
+        mut step: impl FnMut(),
+    ) -> Result<Self> {
+        let most = target.info().max_context.unwrap_or(usize::MAX);
+        let records = records.into_iter();
+        let said: Vec<Said> = records
+            .filter_map(|record| Said::of(record, most))
+            .collect();
+        let Some(first) = said.first() else {
+            return Err(Error::TooFew { outputs: 0 });
+        };
+        // Another target has other states, and so has the same one elsewhere in its last bits.
+        let of_target = first.states(target)?;
+        let mut texts: Vec<Text> = Vec::with_capacity(said.len());
+        let (mut numbers, mut all) = (0, Sha256::new());
+        for (number, piece) in said.chunks(TEXTS).enumerate() {
+            let path = folder.join(format!("states-{number:05}.safetensors"));
+            let fingerprint = fingerprint(&of_target, piece)?;
+            all.update(&fingerprint);
+            let states = match read(&path, &fingerprint)? {
+                Some(states) => states,
+                None => {
+                    let states = piece.iter().map(|said| said.states(target));
+                    let states = Tensor::cat(&states.collect::<Result<Vec<_>>>()?, 0)?;
+                    write(&path, piece, &states, &fingerprint)?;
+                    states
+                }
+            };
+            numbers += states.elem_count();
+            if numbers > MOST_NUMBERS {
+                let outputs = texts.len();
+                return Err(Error::TooMuch { outputs });
+            }
+            texts.extend(texts_of(&path, piece, &states)?);
+            piece.iter().for_each(|_| step());
+        }
+        Ok(Self {
+            split: Split::of(texts, seed)?,
+            fingerprint: digits(all),
+        })
+    }
+
+    /// Elements of a state.
+    pub fn size(&self) -> usize {
+        let first = self.split.training.first();
+        first.map_or(0, |text| text.states.dims().last().copied().unwrap_or(0))
+    }
+}
+
+/// A text without states.
+struct Said {
+    tokens: Vec<TokenId>,
+    prompt: usize,
+}
+
+impl Said {
+    /// `None` if nothing can be learned from it.
+    fn of(record: &Record, most: usize) -> Option<Self> {
+        let context = record.prompt().context;
+        let prompt = context.len();
+        let mut tokens = context;
+        tokens.extend_from_slice(&record.output);
+        tokens.truncate(most);
+        (prompt > 0 && tokens.len() >= prompt + 2).then_some(Self { tokens, prompt })
+    }
+
+    /// The target's states after all tokens but the last.
+    fn states(&self, target: &mut dyn Scorer) -> Result<Tensor> {
+        let context = &self.tokens[..self.tokens.len() - 1];
+        let want = Want::ARGMAX.with_last_hidden().with_hidden_after(Some(1));
+        target.set_source(&[])?;
+        let scores = target.score(context, &TokenTree::new(), want)?;
+        let states = scores.hidden.of(HiddenLayer::Last).ok_or(Error::NoHidden)?;
+        if states.rows() != context.len() {
+            return Err(Error::NoHidden);
+        }
+        let shape = (states.rows(), states.columns());
+        Ok(Tensor::from_slice(states.as_slice(), shape, &Device::Cpu)?)
+    }
+}
+
+/// Of the target, and of the texts of a file.
+fn fingerprint(of_target: &Tensor, piece: &[Said]) -> Result<String> {
+    let mut hash = Sha256::new();
+    for x in of_target.flatten_all()?.to_vec1::<f32>()? {
+        hash.update(x.to_le_bytes());
+    }
+    for said in piece {
+        hash.update((said.prompt as u64).to_le_bytes());
+        hash.update((said.tokens.len() as u64).to_le_bytes());
+        let tokens = said.tokens.iter();
+        tokens.for_each(|token| hash.update(token.to_le_bytes()));
+    }
+    Ok(digits(hash))
+}
+
+/// The texts of a file, each with its part of the states.
+fn texts_of(path: &Path, piece: &[Said], states: &Tensor) -> Result<Vec<Text>> {
+    let rows = piece.iter().map(|said| said.tokens.len() - 1);
+    if states.dims().first() != Some(&rows.clone().sum()) {
+        return Err(wrong(path, "it has not the states of these texts"));
+    }
+    let (mut texts, mut at) = (Vec::with_capacity(piece.len()), 0);
+    for (said, rows) in piece.iter().zip(rows) {
+        texts.push(Text {
+            tokens: said.tokens.clone(),
+            prompt: said.prompt,
+            states: states.narrow(0, at, rows)?,
+        });
+        at += rows;
+    }
+    Ok(texts)
+}
+
+fn wrong(path: &Path, problem: impl ToString) -> Error {
+    Error::Checkpoint {
+        file: path.to_owned(),
+        problem: problem.to_string(),
+    }
+}
+
+/// Writes states and the tokens that they are of, as a whole.
+fn write(path: &Path, piece: &[Said], states: &Tensor, fingerprint: &str) -> Result<()> {
+    let floats: Vec<u8> = {
+        let numbers = states.flatten_all()?.to_vec1::<f32>()?;
+        numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+    };
+    let ints =
+        |numbers: Vec<u32>| -> Vec<u8> { numbers.into_iter().flat_map(u32::to_le_bytes).collect() };
+    let tokens: Vec<u32> = piece.iter().flat_map(|said| said.tokens.clone()).collect();
+    let lengths = |of: fn(&Said) -> usize| ints(piece.iter().map(|said| of(said) as u32).collect());
+    let count = piece.len();
+    let parts = [
+        ("states", Dtype::F32, states.dims().to_vec(), floats),
+        ("tokens", Dtype::U32, vec![tokens.len()], ints(tokens)),
+        (
+            "lengths",
+            Dtype::U32,
+            vec![count],
+            lengths(|said| said.tokens.len()),
+        ),
+        (
+            "prompts",
+            Dtype::U32,
+            vec![count],
+            lengths(|said| said.prompt),
+        ),
+    ];
+    let mut views = Vec::with_capacity(parts.len());
+    for (name, dtype, shape, bytes) in &parts {
+        let view = TensorView::new(*dtype, shape.clone(), bytes);
+        views.push((*name, view.map_err(|error| wrong(path, error))?));
+    }
+    let metadata = HashMap::from([(FINGERPRINT.to_owned(), fingerprint.to_owned())]);
+    let file = safetensors::serialize(views, Some(metadata)).map_err(|error| wrong(path, error))?;
+    cascade_fs::write(path, &file).map_err(|source| Error::Io {
+        action: "write",
+        file: path.to_owned(),
+        source,
+    })
+}
+
+/// The states of a file; `None` if there is none.
+fn read(path: &Path, fingerprint: &str) -> Result<Option<Tensor>> {
+    let bytes = match cascade_fs::read(path, LARGEST) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(Error::Io {
+                action: "read",
+                file: path.to_owned(),
+                source,
+            })
+        }
+        Ok(bytes) => bytes,
+    };
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| wrong(path, error))?;
+    let found = header.metadata().as_ref().and_then(|m| m.get(FINGERPRINT));
+    if found.map(String::as_str) != Some(fingerprint) {
+        let problem = "it was recorded with other texts, or of another target";
+        return Err(wrong(path, problem));
+    }
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| wrong(path, error))?;
+    let states = file.tensor("states").map_err(|error| wrong(path, error))?;
+    if states.dtype() != Dtype::F32 {
+        return Err(wrong(path, "its states are not F32"));
+    }
+    let numbers = states.data().chunks_exact(4);
+    let numbers = numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let numbers: Vec<f32> = numbers.collect();
+    Ok(Some(Tensor::from_vec(
+        numbers,
+        states.shape(),
+        &Device::Cpu,
+    )?))
+}
