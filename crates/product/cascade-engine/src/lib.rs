@@ -48,6 +48,7 @@ mod report;
 mod shared_vocabulary;
 mod stop_sequences;
 mod text;
+mod virtual_batch;
 
 pub use assumed_time::{AssumedTime, RowTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
@@ -71,9 +72,10 @@ pub use policy::{
     classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
     ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,
     HeadLayer, HeadWeights, InvalidClassifier, InvalidHead, Judgement, LengthHeuristic,
-    MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule, StopRule, Turn, TurnRecord,
-    TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
+    MdpThreshold, OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule, StopRule, Turn,
+    TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use shared_vocabulary::DraftVocabulary;
 pub use stop_sequences::{StopSequences, LONGEST_STOP};
+pub use virtual_batch::{VirtualBatch, VirtualText};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cascade_core::{Draft, LevelId, NodeId, TokenId};
+use cascade_core::{Draft, LevelId, NodeId, SharedForward, TokenId};
 
 use super::TurnRecord;
 
@@ -37,10 +37,12 @@ pub struct Outcome<'a> {
 pub struct ForwardCost {
     /// Rows that were computed.
     pub rows: usize,
-    /// Time that it took.
+    /// Time that it took; the text's own part, if several texts shared it.
     pub time: Duration,
     /// Whether it was the first one after a prompt of an encoder-decoder, which encodes it then.
     pub encoded: bool,
+    /// The whole forward, if several texts may have shared it.
+    pub shared: Option<SharedForward>,
 }
 
 /// The review's decision on one token of a turn's main path.
@@ -58,13 +60,17 @@ impl<'a> Outcome<'a> {
     /// Whether the forward computed about as many rows as the draft asked for, and not a prompt or
     /// much text that others wrote: only then its time says what rows cost.
     pub(crate) fn has_usual_rows(&self) -> bool {
-        !self.forward.encoded && self.forward.rows <= self.draft.len() + 1 + UNUSUAL
+        let beside = self.forward.shared;
+        !self.forward.encoded
+            && self.forward.rows <= self.draft.len() + 1 + UNUSUAL
+            && beside.is_none_or(|shared| !shared.reads_prompt)
     }
 
     /// The same without times.
     pub(crate) fn without_times(self) -> Self {
         let forward = ForwardCost {
             time: Duration::ZERO,
+            shared: None,
             ..self.forward
         };
         Self { forward, ..self }
