@@ -9,8 +9,9 @@ use crate::{RowTimes, SharedPrices, VirtualClock};
 
 /// Texts that are generated at a time and share forwards of assumed times, as the `Batcher` of
 /// cascade-models shares real ones: for replays and tests. Each generation has a thread, and one of
-/// them runs at a time, in the order of the texts, so that all of it is reproducible. A forward is computed when all of them are in a call; if calls are for
-/// several levels, those of the smallest first. Clones are the same batch.
+/// them runs at a time, in the order of the texts, so that all of it is reproducible. A forward is
+/// computed when all of them are in a call; if calls are for several levels, those of the smallest
+/// first. Clones are the same batch.
 #[derive(Clone, Debug)]
 pub struct VirtualBatch {
     shared: Arc<Shared>,
