@@ -23,7 +23,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::coupled::{generations, seed, Group};
 
 /// Without the variable.
-const GENERATIONS: usize = 250;
+const GENERATIONS: usize = 120;
 const MOST_TEXTS: usize = 32;
 
 /// A generation of a text.
