@@ -3,6 +3,7 @@
 
     scripts/bench-serve.py http://127.0.0.1:8080                            # a server that runs
     scripts/bench-serve.py http://127.0.0.1:8080 http://127.0.0.1:8081 …    # several in turn, in one run
+    scripts/bench-serve.py http://127.0.0.1:8080 --cpu-of PID               # by the CPU time of a server: for a busy machine
 
 Each server answers the same prompts, greedily, with and without speculation where it has a switch for it. Prints a table:
 medians over the rounds; and what `cascade serve` adds to a step. Only the standard library is used.
@@ -11,6 +12,7 @@ medians over the rounds; and what `cascade serve` adds to a step. Only the stand
 import argparse
 import http.client
 import json
+import os
 import re
 import statistics
 import threading
@@ -54,7 +56,14 @@ def ask(server, prompt, tokens, speculate):
     return count or chunks, first if first is not None else ended, ended
 
 
-def round_of(server, clients, requests, tokens, speculate):
+def cpu_seconds(process):
+    """CPU time of a process so far, on Linux."""
+    with open(f"/proc/{process}/stat") as file:
+        user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def round_of(server, clients, requests, tokens, speculate, process):
     """Tokens per second of all clients together, and the median time to the first token."""
     done, lock = [], threading.Lock()
 
@@ -65,12 +74,13 @@ def round_of(server, clients, requests, tokens, speculate):
                 done.append(answer)
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
-    begun = time.perf_counter()
+    now = time.perf_counter if process is None else lambda: cpu_seconds(process)
+    begun = now()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    seconds = time.perf_counter() - begun
+    seconds = now() - begun
     assert len(done) == clients * requests, "an answer is missing"
     return sum(answer[0] for answer in done) / seconds, statistics.median(answer[1] for answer in done)
 
@@ -109,6 +119,7 @@ def main():
     parser.add_argument("--requests", type=int, default=3, help="by each client, one after another")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpu-of", type=int, metavar="PID", help="the server's process: tokens by the seconds of its CPU time")
     arguments = parser.parse_args()
     variants = []
     for server in arguments.servers:
@@ -121,7 +132,8 @@ def main():
         # In turn, so that a machine whose speed drifts favours none.
         for _ in range(arguments.rounds):
             for variant in variants:
-                figures[variant].append(round_of(variant[0], clients, arguments.requests, arguments.tokens, variant[1]))
+                figures[variant].append(round_of(
+                    variant[0], clients, arguments.requests, arguments.tokens, variant[1], arguments.cpu_of))
         for (server, speculate), rounds in figures.items():
             word = {True: "on", False: "off", None: "–"}[speculate]
             speed, first = (statistics.median(one[at] for one in rounds) for at in (0, 1))

@@ -35,7 +35,7 @@ const TYPES: [&str; 5] = ["f32", "f16", "bf16", "q8_0", "q4_0"];
 const CACHE_TYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
 /// Models over one tokenizer.
-struct Group {
+pub(crate) struct Group {
     target: String,
     /// Largest first.
     neural: Vec<String>,
@@ -46,7 +46,7 @@ struct Group {
 }
 
 impl Group {
-    fn demo(family: &str) -> Self {
+    pub(crate) fn demo(family: &str) -> Self {
         let model = |name| format!("embedded:demo-{family}-{name}");
         Self {
             target: model("target"),
@@ -78,7 +78,7 @@ impl Group {
     }
 
     /// A configuration of these models with random drafters and types.
-    fn random(&self, rng: &mut ChaCha8Rng) -> String {
+    pub(crate) fn random(&self, rng: &mut ChaCha8Rng) -> String {
         let one = |from: &[&'static str], rng: &mut ChaCha8Rng| *from.choose(rng).unwrap();
         let model = |name: &str, rng: &mut ChaCha8Rng| {
             let (dtype, cache) = (one(&TYPES, rng), one(&CACHE_TYPES, rng));
@@ -159,11 +159,11 @@ fn asked(name: &str) -> Option<u64> {
     )
 }
 
-fn generations(otherwise: usize) -> usize {
+pub(crate) fn generations(otherwise: usize) -> usize {
     asked("CASCADE_TEST_GENERATIONS").map_or(otherwise, |n| n as usize)
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     asked("CASCADE_TEST_SEED").unwrap_or(35)
 }
 

@@ -23,6 +23,7 @@ mod serve;
 mod terminal;
 mod theory_ewif;
 mod theory_simulate;
+mod together;
 mod trace;
 mod train;
 mod tune;

@@ -583,6 +583,9 @@ fn replays_with_assumed_costs_compare_schedules() {
         (&["--row-cost=-1"][..], "0 and above"),
         (&["--row-cost", "nan"], "0 and above"),
         (&["--lengths", "3"], "--row-cost"),
+        (&["--texts", "4"], "--row-cost"),
+        (&["--row-cost", "0.1", "--texts", "0"], "from 1 to"),
+        (&["--row-times", "4"], "rows and times above 0"),
         (&["--stop-rule", "magic"], "there is no stop rule `magic`"),
     ] {
         assert!(error(&replay(bad)).contains(says), "{bad:?}");

@@ -1,11 +1,14 @@
 //! Replays in which forwards take an assumed time: what a schedule is worth where rows of a forward
 //! have these costs.
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
-use cascade_config::{Assembled, Config, ModelPool, ScheduleConfig};
-use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualClock};
+use cascade_config::{Assembled, Config, ModelPool, ScheduleConfig, Target};
+use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
 use crate::trace::{replay, Oracle, OracleText, Provenance, Record, Trace, TraceScorer};
@@ -28,6 +31,22 @@ pub struct AssumedCosts {
 }
 
 impl AssumedCosts {
+    /// A forward of so many rows takes so long, in any unit; linear between them and beyond. `None`
+    /// without any. Neural drafters take so many forwards of the target.
+    pub fn by_rows(times: &[(usize, f64)], drafters: &[f64]) -> Option<Self> {
+        let of =
+            |cost: f64| RowTimes::measured(times.iter().map(|&(rows, time)| (rows, cost * time)));
+        let shown = times.iter().map(|(rows, time)| format!("{rows}:{time}"));
+        Some(Self {
+            name: shown.collect::<Vec<_>>().join(","),
+            row_cost: None,
+            times: Times {
+                target: of(FORWARD)?,
+                drafters: drafters.iter().map(|&cost| of(cost * FORWARD)).collect(),
+            },
+        })
+    }
+
     /// Each further row adds the share `row_cost` of a forward of one row; a forward of each neural
     /// drafter takes so many forwards of the target.
     pub fn linear(row_cost: f64, drafters: &[f64]) -> Self {
@@ -61,6 +80,8 @@ pub struct AssumedOutcome {
     pub name: String,
     /// As in [`AssumedCosts`].
     pub row_cost: Option<f64>,
+    /// Texts at a time.
+    pub texts: usize,
     /// Tokens, and times in forwards of one row of the target, of each record.
     records: Vec<(f64, f64)>,
     forwards: usize,
@@ -68,7 +89,7 @@ pub struct AssumedOutcome {
 }
 
 impl AssumedOutcome {
-    /// Tokens per time of a forward of one row: plain decoding has 1.
+    /// Tokens per time of a forward of one row: plain decoding of one text has 1.
     pub fn speedup(&self) -> f64 {
         Self::ratio(&self.records)
     }
@@ -97,6 +118,13 @@ impl AssumedOutcome {
         self.drafted as f64 / self.tokens()
     }
 
+    /// Adds those of another text of the same replay.
+    fn add(&mut self, other: Self) {
+        self.records.extend(other.records);
+        self.forwards += other.forwards;
+        self.drafted += other.drafted;
+    }
+
     fn tokens(&self) -> f64 {
         self.records.iter().map(|record| record.0).sum()
     }
@@ -106,6 +134,7 @@ impl Serialize for AssumedOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serde_json::json!({
             "row_cost": self.row_cost,
+            "texts": self.texts,
             "speedup": self.speedup(),
             "interval": self.interval(),
             "mean_acceptance_length": self.mean_acceptance_length(),
@@ -163,12 +192,15 @@ pub struct AssumedReplays<'a> {
     pub lengths: &'a [usize],
     /// Whether the oracle is replayed, too.
     pub oracle: bool,
+    /// How many texts are generated at a time, in forwards that they share: a replay for each, in
+    /// which every text goes through all records, each from another one on.
+    pub texts: &'a [NonZeroUsize],
 }
 
 impl AssumedReplays<'_> {
     /// Ways of drafting, times costs.
     pub fn count(&self) -> usize {
-        self.ways().len() * self.costs.len()
+        self.ways().len() * self.costs.len() * self.texts.len()
     }
 
     /// Replays everything. `on_replay` is called before each replay and may end it; then there is
@@ -184,12 +216,14 @@ impl AssumedReplays<'_> {
         self.check()?;
         let mut ways = Vec::new();
         for (name, drafts) in self.ways() {
-            let mut outcomes = Vec::with_capacity(self.costs.len());
+            let mut outcomes = Vec::with_capacity(self.costs.len() * self.texts.len());
             for costs in self.costs {
-                if on_replay().is_break() {
-                    return Ok(None);
+                for &texts in self.texts {
+                    if on_replay().is_break() {
+                        return Ok(None);
+                    }
+                    outcomes.push(self.replay(&drafts, costs, texts)?);
                 }
-                outcomes.push(self.replay(&drafts, costs)?);
             }
             ways.push(Way { name, outcomes });
         }
@@ -237,20 +271,65 @@ impl AssumedReplays<'_> {
         records.filter(|record| !record.output.is_empty())
     }
 
-    fn replay(&self, drafts: &Drafts, costs: &AssumedCosts) -> Result<AssumedOutcome> {
-        let clock = VirtualClock::default();
-        let one = costs.times.target.seconds(1);
-        let (assembled, text) = self.assemble(drafts, costs, &clock)?;
-        let mut cascade = assembled.cascade;
-        let options = self.config.generation.options();
+    fn replay(
+        &self,
+        drafts: &Drafts,
+        costs: &AssumedCosts,
+        texts: NonZeroUsize,
+    ) -> Result<AssumedOutcome> {
         let mut outcome = AssumedOutcome {
             name: costs.name.clone(),
             row_cost: costs.row_cost,
+            texts: texts.get(),
             records: Vec::new(),
             forwards: 0,
             drafted: 0,
         };
-        for record in self.records() {
+        if texts.get() == 1 {
+            self.replay_text(drafts, costs, (0, None), &mut outcome)?;
+            return Ok(outcome);
+        }
+        let levels = 1 + self.config.drafters().len();
+        let batch = VirtualBatch::new(texts.get(), levels);
+        let replay = |number: usize, text: VirtualText, mut own: AssumedOutcome| {
+            let first = number * self.records().count() / texts;
+            let place = (first, Some(&text));
+            text.run(|| self.replay_text(drafts, costs, place, &mut own))?;
+            Result::Ok(own)
+        };
+        let replay = &replay;
+        let ended: Vec<_> = thread::scope(|scope| {
+            let texts = batch.texts().into_iter().enumerate();
+            let running = texts.map(|(number, text)| {
+                let own = outcome.clone();
+                scope.spawn(move || replay(number, text, own))
+            });
+            let running: Vec<_> = running.collect();
+            running.into_iter().map(|text| text.join()).collect()
+        });
+        for text in ended {
+            outcome.add(text.unwrap_or_else(|panic| resume_unwind(panic))?);
+        }
+        Ok(outcome)
+    }
+
+    /// Replays all records, from one on, beside other texts if there are any.
+    fn replay_text(
+        &self,
+        drafts: &Drafts,
+        costs: &AssumedCosts,
+        (first, batch): (usize, Option<&VirtualText>),
+        outcome: &mut AssumedOutcome,
+    ) -> Result<()> {
+        let clock = batch.map(VirtualText::clock).cloned().unwrap_or_default();
+        let one = costs.times.target.seconds(1);
+        let target = TraceScorer::target(self.trace)?
+            .with_times(costs.times.assumed(&clock))
+            .with_text(batch.cloned());
+        let (assembled, text) = self.assemble(drafts, target)?;
+        let mut cascade = assembled.cascade;
+        let options = self.config.generation.options();
+        for record in self.records().skip(first).chain(self.records().take(first)) {
             if let Some(text) = &text {
                 text.set(&record.output);
             }
@@ -261,17 +340,11 @@ impl AssumedReplays<'_> {
             outcome.forwards += generation.steps.len();
             outcome.drafted += generation.num_draft_tokens();
         }
-        Ok(outcome)
+        Ok(())
     }
 
     /// The cascade, and the oracle's handle on the answers.
-    fn assemble(
-        &self,
-        drafts: &Drafts,
-        costs: &AssumedCosts,
-        clock: &VirtualClock,
-    ) -> Result<(Assembled, Option<OracleText>)> {
-        let target = TraceScorer::target(self.trace)?.with_times(costs.times.assumed(clock));
+    fn assemble(&self, drafts: &Drafts, target: Target) -> Result<(Assembled, Option<OracleText>)> {
         Ok(match drafts {
             Drafts::Configured => (self.pool.assemble_with_target(self.config, target)?, None),
             Drafts::Length(length) => {
@@ -295,7 +368,8 @@ impl AssumedReplays<'_> {
             let speedups = lengths().map(|way| (way.name.clone(), way.outcomes[at].speedup()));
             speedups.max_by(|a, b| a.1.total_cmp(&b.1))
         };
-        (0..self.costs.len()).map(best).collect()
+        let columns = self.costs.len() * self.texts.len();
+        (0..columns).map(best).collect()
     }
 }
 

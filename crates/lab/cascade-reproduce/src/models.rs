@@ -18,7 +18,7 @@ use cascade_engine::{
 };
 use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
-use cascade_models::{LoadedModel, ModelFile, Tokenizer};
+use cascade_models::{LoadedModel, ModelFile, Participant, Tokenizer};
 use cascade_ngram::{BigramTable, MaxGramConfig, PromptLookupConfig};
 use cascade_report::{Evidence, Sha256, Weights};
 
@@ -226,18 +226,23 @@ impl Models {
         }
     }
 
-    /// A cascade with sessions of its own. It answers tokens, which is all that is measured.
+    /// A cascade with sessions of its own, whose forwards are shared if it takes part with others.
+    /// It answers tokens, which is all that is measured.
     ///
     /// # Errors
     /// Those of [`ModelPool::assemble_with_target`].
-    pub fn cascade(&self, variant: &Variant) -> Result<Cascade> {
+    pub fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
         let config = self.config(variant)?;
         let mut target = self.target()?;
         let rule = variant.setting.rule.as_ref();
         if rule.is_some_and(DraftRule::weighs_times) {
             target.times = self.times(variant);
         }
-        let assembled = self.pool.assemble_with_target(&config, target)?;
+        let pool = &self.pool;
+        let assembled = match with {
+            None => pool.assemble_with_target(&config, target)?,
+            Some(with) => pool.assemble_with_target_taking_part(&config, target, with)?,
+        };
         Ok(assembled.cascade)
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use cascade_config::{AssembleOptions, Config, CostFile};
 use cascade_core::{Decoding, TokenId};
 use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_eval::trace::Trace;
-use cascade_models::Tokenizer;
+use cascade_models::{Participant, Tokenizer, Workers};
 use cascade_report::{write_atomically, Evidence, Results, Sha256};
 
 use crate::folder;
@@ -85,6 +87,24 @@ pub struct Experiment {
 struct Timed {
     output: GenerationOutput,
     seconds: f64,
+}
+
+/// Generations by variant.
+type Answers = BTreeMap<usize, Timed>;
+
+/// What is left to do with a prompt.
+struct Work {
+    prompt: usize,
+    /// Variants without a record.
+    missing: Vec<usize>,
+    /// Whether all answers are kept as a sample.
+    sample: bool,
+}
+
+impl Work {
+    fn is_left(&self) -> bool {
+        self.sample || !self.missing.is_empty()
+    }
 }
 
 impl Experiment {
@@ -195,7 +215,9 @@ impl Experiment {
     /// Runs what is missing in a folder of results, and calls `on_prompt` after each prompt.
     ///
     /// All cascades answer a prompt one after the other, and each prompt starts with another of
-    /// them, so that a machine whose speed drifts favours none.
+    /// them, so that a machine whose speed drifts favours none. Of `texts` that are answered at a
+    /// time no walltimes are kept: they would be those of shared forwards. All other results are
+    /// the same.
     ///
     /// # Errors
     /// [`Error::NotResumed`] for a folder that has records already, unless `resume`; another
@@ -205,6 +227,7 @@ impl Experiment {
         folder: &Path,
         shard: Shard,
         resume: bool,
+        texts: NonZeroUsize,
         mut on_prompt: impl FnMut(),
     ) -> Result<()> {
         folder::refuse_foreign(folder)?;
@@ -222,19 +245,56 @@ impl Experiment {
             samples: Samples::open(folder)?,
         };
         let kept = samples::kept(&self.plan);
-        let mut warm = false;
-        for prompt in (0..self.ready.len()).filter(|&prompt| shard.has(prompt)) {
-            let missing = self.missing(&files.results, prompt);
-            let sample = kept.contains(&prompt) && !files.samples.contains(prompt);
-            if sample || !missing.is_empty() {
-                if !std::mem::replace(&mut warm, true) {
-                    self.warm_up(prompt)?;
-                }
-                self.answer(prompt, &missing, sample, &mut files)?;
-            }
+        let prompts = (0..self.ready.len()).filter(|&prompt| shard.has(prompt));
+        let work = prompts.map(|prompt| Work {
+            prompt,
+            missing: self.missing(&files.results, prompt),
+            sample: kept.contains(&prompt) && !files.samples.contains(prompt),
+        });
+        let (work, done): (Vec<Work>, Vec<Work>) = work.partition(Work::is_left);
+        done.iter().for_each(|_| on_prompt());
+        if texts.get() > 1 {
+            return self.answer_together(&work, texts, &mut files, on_prompt);
+        }
+        if let Some(first) = work.first() {
+            self.warm_up(first.prompt)?;
+        }
+        for work in &work {
+            let generations = self.answer(work, None)?;
+            self.keep_times(work, &generations, &mut files)?;
+            self.keep(work, &generations, &mut files)?;
             on_prompt();
         }
         Ok(())
+    }
+
+    /// Answers so many prompts at a time, and keeps answers in the order of the prompts.
+    fn answer_together(
+        &self,
+        work: &[Work],
+        texts: NonZeroUsize,
+        files: &mut Files,
+        mut on_prompt: impl FnMut(),
+    ) -> Result<()> {
+        let mut workers = Workers::new(texts, |with| Result::Ok(with.clone()))?;
+        let mut kept = Ok(());
+        workers.for_each(
+            work,
+            |with, work| (work.prompt, self.answer(work, Some(&*with))),
+            |(prompt, generations)| {
+                let of_prompt = work.iter().find(|work| work.prompt == prompt);
+                kept = generations.and_then(|generations| match of_prompt {
+                    Some(work) => self.keep(work, &generations, files),
+                    None => Ok(()),
+                });
+                on_prompt();
+                match kept {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            },
+        );
+        kept
     }
 
     /// Variants that have no record of a prompt yet.
@@ -250,30 +310,32 @@ impl Experiment {
         // An oracle needs the answer.
         let drafts = self.variants.iter().rfind(|variant| !variant.is_oracle());
         for variant in [self.variants.first(), drafts].into_iter().flatten() {
-            self.generate(prompt, variant, None)?;
+            self.generate(prompt, variant, None, None)?;
         }
         Ok(())
     }
 
-    /// Answers a prompt with the variants that are missing, or with all if a sample is to be kept
-    /// of it.
-    fn answer(
-        &self,
-        prompt: usize,
-        missing: &[usize],
-        sample: bool,
-        files: &mut Files,
-    ) -> Result<()> {
-        let generations =
-            self.generations(prompt, |variant| sample || missing.contains(&variant))?;
-        if generations.len() == self.variants.len() && self.plan.evidence == Evidence::Measured {
-            // A replay has no target to time.
-            let seconds = generations.values().map(|timed| timed.seconds);
-            files.walltimes.append(&Walltime {
-                prompt: prompt as u64,
-                seconds: seconds.collect(),
-            })?;
+    /// Keeps how long answers took, if there is one of each variant. A replay has no target to
+    /// time.
+    fn keep_times(&self, work: &Work, answers: &Answers, files: &mut Files) -> Result<()> {
+        let all = answers.len() == self.variants.len();
+        if !all || self.plan.evidence != Evidence::Measured {
+            return Ok(());
         }
+        let seconds = answers.values().map(|timed| timed.seconds);
+        files.walltimes.append(&Walltime {
+            prompt: work.prompt as u64,
+            seconds: seconds.collect(),
+        })
+    }
+
+    /// Keeps what is missing of the answers to a prompt.
+    fn keep(&self, work: &Work, generations: &Answers, files: &mut Files) -> Result<()> {
+        let Work {
+            prompt,
+            ref missing,
+            sample,
+        } = *work;
         let ready = &self.ready[prompt];
         let recorded = ready.recorded.as_ref().map(|recorded| &recorded.tokens);
         let plain = recorded.unwrap_or(&generations[&0].output.tokens);
@@ -311,22 +373,21 @@ impl Experiment {
         Ok(run)
     }
 
-    /// What the wanted variants say, and always the first, which the others are compared with.
-    fn generations(
-        &self,
-        prompt: usize,
-        wanted: impl Fn(usize) -> bool,
-    ) -> Result<BTreeMap<usize, Timed>> {
-        let count = self.variants.len();
+    /// What the variants say that are missing, or all if a sample is to be kept, and always the
+    /// first, which the others are compared with.
+    fn answer(&self, work: &Work, with: Option<&Participant>) -> Result<Answers> {
+        let (count, prompt) = (self.variants.len(), work.prompt);
         let turns = (0..count).map(|turn| (turn + prompt) % count);
-        let turns = turns.filter(|&variant| variant == 0 || wanted(variant));
+        let wanted = |variant: &usize| work.sample || work.missing.contains(variant);
+        let turns = turns.filter(|variant| *variant == 0 || wanted(variant));
         // What knows the answer comes when there is one.
         let (oracles, others): (Vec<usize>, Vec<usize>) =
             turns.partition(|&variant| self.variants[variant].is_oracle());
-        let mut generations: BTreeMap<usize, Timed> = BTreeMap::new();
+        let mut generations = Answers::new();
         for variant in others.into_iter().chain(oracles) {
             let plain = generations.get(&0).map(|plain| plain.output.tokens.clone());
-            let generation = self.generate(prompt, &self.variants[variant], plain.as_deref())?;
+            let variant_of = &self.variants[variant];
+            let generation = self.generate(prompt, variant_of, plain.as_deref(), with)?;
             generations.insert(variant, generation);
         }
         Ok(generations)
@@ -338,6 +399,7 @@ impl Experiment {
         prompt: usize,
         variant: &Variant,
         plain: Option<&[TokenId]>,
+        with: Option<&Participant>,
     ) -> Result<Timed> {
         let ready = &self.ready[prompt];
         let options = Options::default()
@@ -353,7 +415,7 @@ impl Experiment {
             })
         };
         let mut cascade = match variant.is_oracle() {
-            false => self.models.cascade(variant)?,
+            false => self.models.cascade(variant, with)?,
             true => {
                 let recorded = ready.recorded.as_ref();
                 let said = recorded

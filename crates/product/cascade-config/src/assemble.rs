@@ -1,15 +1,19 @@
 //! From a configuration to a cascade.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_chat::ChatTemplate;
-use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
+use cascade_core::{
+    Fingerprint, Scorer, ScorerInfo, Scores, SharedForward, TextCodec, TokenId, TokenTree, Want,
+};
 use cascade_engine::{
     AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Clock, DraftVocabulary,
-    NeuralOptions, Role, RowTimes, Rule, Schedule, SystemClock, ThreadClock, VirtualClock,
+    NeuralOptions, Role, RowTimes, Rule, Schedule, SharedPrices, SystemClock, ThreadClock,
+    VirtualClock, VirtualText,
 };
-use cascade_models::{Head, LoadedModel, Model, Participant};
+use cascade_models::{BatchedSession, Head, LoadedModel, Model, Participant};
 use cascade_ngram::DrafterFactory;
 
 use crate::config::{Config, Drafter, Neural};
@@ -38,6 +42,8 @@ pub struct Target {
     pub model: Option<Arc<Model>>,
     /// Times that forwards are assumed to take, in place of those of the machine's clock.
     pub times: Option<AssumedTimes>,
+    /// The text that is generated, if others share these forwards; the clock is its own.
+    pub text: Option<VirtualText>,
 }
 
 /// Times that the forwards of a cascade are assumed to take.
@@ -67,6 +73,7 @@ impl Target {
             codec: None,
             model: None,
             times: None,
+            text: None,
         }
     }
 
@@ -85,6 +92,11 @@ impl Target {
             times: Some(times),
             ..self
         }
+    }
+
+    /// The same with other texts in the forwards of assumed times, whose clock is the text's.
+    pub fn with_text(self, text: Option<VirtualText>) -> Self {
+        Self { text, ..self }
     }
 
     /// The same with tokens that end a text.
@@ -224,7 +236,29 @@ impl ModelPool {
         chat: Option<&ChatTemplate>,
         participant: &Participant,
     ) -> Result<Assembled> {
-        self.assemble_from(config, chat, Sessions::Of(participant))
+        let sharing = Sharing::new(participant);
+        self.assemble_from(config, chat, Sessions::Of(&sharing))
+    }
+
+    /// As [`assemble_with_target`](Self::assemble_with_target), with models that share forwards
+    /// with those of other participants: the drafters, and the target if it is a model.
+    ///
+    /// # Errors
+    /// As [`assemble_with_target`](Self::assemble_with_target).
+    pub fn assemble_with_target_taking_part(
+        &self,
+        config: &Config,
+        target: Target,
+        participant: &Participant,
+    ) -> Result<Assembled> {
+        let sharing = Sharing::new(participant);
+        let sessions = Sessions::Of(&sharing);
+        let scorer = target.model.as_ref().map(|model| sessions.of(model));
+        let target = match scorer {
+            Some(scorer) => Target { scorer, ..target },
+            None => target,
+        };
+        self.assembled(config, target, None, sessions)
     }
 
     fn assemble_from(
@@ -329,7 +363,15 @@ impl ModelPool {
             .collect();
         let schedule = match schedule {
             Some(schedule) => schedule,
-            None => self.schedule(config, &parts, live)?,
+            None => {
+                let prices = match (&target.text, live) {
+                    (Some(text), _) => assumed_prices(config, text),
+                    (None, true) => self.prices(config, sessions)?,
+                    // Times that are assumed are those of a text alone.
+                    (None, false) => Vec::new(),
+                };
+                self.schedule(config, &parts, live, prices)?
+            }
         };
         let builder = self.builder(config, (target, sessions), schedule, &drafters);
         Ok(Assembled {
@@ -343,7 +385,13 @@ impl ModelPool {
     }
 
     /// The configuration's own schedule, with what forwards of these models are assumed to cost.
-    fn schedule(&self, config: &Config, parts: &[Part], live: bool) -> Result<Box<dyn Schedule>> {
+    fn schedule(
+        &self,
+        config: &Config,
+        parts: &[Part],
+        live: bool,
+        prices: Vec<Option<SharedPrices>>,
+    ) -> Result<Box<dyn Schedule>> {
         let assumed = AssumedCosts {
             measured: match live {
                 true => self.known_costs(levels(config))?,
@@ -352,7 +400,28 @@ impl ModelPool {
             fixed: self.fixed_costs,
             ..assumed_costs(parts)
         };
-        Ok(config.schedule().schedule(config.placement, assumed))
+        Ok(config
+            .schedule()
+            .schedule(config.placement, assumed, prices))
+    }
+
+    /// What texts that share forwards know of each other's, by level.
+    fn prices(&self, config: &Config, sessions: Sessions<'_>) -> Result<Vec<Option<SharedPrices>>> {
+        if matches!(sessions, Sessions::Own) {
+            return Ok(Vec::new());
+        }
+        let prices = levels(config).enumerate().map(|(level, neural)| {
+            let Some(neural) = neural.filter(|neural| !neural.is_head) else {
+                return Ok(None);
+            };
+            if self.stand_in(&neural.name).is_some() {
+                return Ok(None);
+            }
+            self.prices_of(neural, level == 0).map(Some)
+        });
+        prices
+            .collect::<cascade_models::Result<_>>()
+            .map_err(Error::Device)
     }
 
     fn builder(
@@ -367,7 +436,8 @@ impl ModelPool {
         let own = matches!(sessions, Sessions::Own);
         let alone = live && own && target.model.is_some();
         let alone = alone && self.is_alone(levels(config).flatten());
-        let mut times = target.times.map(Times::new);
+        let text = target.text;
+        let mut times = target.times.map(|times| Times::new(times, text));
         let scorer = match &mut times {
             None => target.scorer,
             Some(times) => times.of_target(target.scorer),
@@ -387,8 +457,8 @@ impl ModelPool {
             // What a busy machine adds to the time that passes is no cost of rows or drafters.
             builder = builder.work_clock(ThreadClock);
         }
-        if let (true, Sessions::Of(participant)) = (live, sessions) {
-            builder = builder.work_clock(OwnTime(participant.clone()));
+        if let (true, Sessions::Of(sharing)) = (live, sessions) {
+            builder = builder.work_clock(OwnTime(Arc::clone(&sharing.calls)));
         }
         if let Some(inner) = target.codec {
             builder = builder.codec(self.guarded(config, inner, target.model.as_ref()));
@@ -616,16 +686,79 @@ enum Sessions<'a> {
     /// They compute by themselves.
     Own,
     /// They share forwards with those of other participants.
-    Of(&'a Participant),
+    Of(&'a Sharing),
 }
 
-/// The time of a generation that shares forwards: what it pays of them, not how long it waits.
+/// Who shares forwards, and what its calls took so far.
+struct Sharing {
+    participant: Participant,
+    calls: Arc<Calls>,
+}
+
+impl Sharing {
+    fn new(participant: &Participant) -> Self {
+        Self {
+            participant: participant.clone(),
+            calls: Arc::default(),
+        }
+    }
+}
+
+/// Nanoseconds of the calls of a generation that shares forwards.
+#[derive(Debug, Default)]
+struct Calls {
+    /// Of the CPU, on the thread of the generation, which computes for others, too.
+    cpu: AtomicU64,
+    /// What it pays of them.
+    parts: AtomicU64,
+}
+
+/// The time of a generation that shares forwards: what it pays of them, not how long it waits; and
+/// between them the CPU time of its thread, not that of the others, which draft at the same time.
 #[derive(Debug)]
-struct OwnTime(Participant);
+struct OwnTime(Arc<Calls>);
 
 impl Clock for OwnTime {
     fn now(&self) -> Duration {
-        SystemClock.now().saturating_sub(self.0.unpaid())
+        let of = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Relaxed));
+        let own = ThreadClock.now().saturating_sub(of(&self.0.cpu));
+        own + of(&self.0.parts)
+    }
+}
+
+/// A session that shares forwards, whose calls are counted.
+struct Counted {
+    session: BatchedSession,
+    participant: Participant,
+    calls: Arc<Calls>,
+}
+
+impl Scorer for Counted {
+    fn info(&self) -> ScorerInfo {
+        self.session.info()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> cascade_core::Result<()> {
+        self.session.set_source(source)
+    }
+
+    fn score(
+        &mut self,
+        context: &[TokenId],
+        tree: &TokenTree,
+        want: Want,
+    ) -> cascade_core::Result<Scores> {
+        let paid = || SystemClock.now().saturating_sub(self.participant.unpaid());
+        let (cpu, before) = (ThreadClock.now(), paid());
+        let scores = self.session.score(context, tree, want);
+        let add = |to: &AtomicU64, time: Duration| to.fetch_add(time.as_nanos() as u64, Relaxed);
+        add(&self.calls.parts, paid().saturating_sub(before));
+        add(&self.calls.cpu, ThreadClock.now().saturating_sub(cpu));
+        scores
+    }
+
+    fn shared_forward(&self) -> Option<SharedForward> {
+        self.session.shared_forward()
     }
 }
 
@@ -633,9 +766,20 @@ impl Sessions<'_> {
     fn of(self, model: &Arc<Model>) -> Box<dyn Scorer + Send> {
         match self {
             Self::Own => Box::new(model.session()),
-            Self::Of(participant) => Box::new(participant.session(model)),
+            Self::Of(sharing) => Box::new(Counted {
+                session: sharing.participant.session(model),
+                participant: sharing.participant.clone(),
+                calls: Arc::clone(&sharing.calls),
+            }),
         }
     }
+}
+
+/// What texts that share forwards of assumed times know of each other's, by level.
+fn assumed_prices(config: &Config, text: &VirtualText) -> Vec<Option<SharedPrices>> {
+    let mut prices = text.prices().into_iter();
+    let of_level = |neural: Option<&Neural>| neural.and_then(|_| prices.next().flatten());
+    levels(config).map(of_level).collect()
 }
 
 /// The target, and each drafter that is neural.
@@ -725,19 +869,21 @@ impl Drafting<'_> {
 /// Assumed times, and the neural drafters that have theirs.
 struct Times {
     assumed: AssumedTimes,
+    text: Option<VirtualText>,
     drafters: usize,
 }
 
 impl Times {
-    fn new(assumed: AssumedTimes) -> Self {
+    fn new(assumed: AssumedTimes, text: Option<VirtualText>) -> Self {
         Self {
             assumed,
+            text,
             drafters: 0,
         }
     }
 
     fn of_target(&self, scorer: Box<dyn Scorer + Send>) -> Box<dyn Scorer + Send> {
-        self.of(scorer, self.assumed.target.clone())
+        self.of(scorer, 0, self.assumed.target.clone())
     }
 
     fn of_drafter(&mut self, scorer: Box<dyn Scorer + Send>) -> Box<dyn Scorer + Send> {
@@ -745,11 +891,19 @@ impl Times {
         let times = drafters.get(self.drafters).or(drafters.last());
         let times = times.unwrap_or(&self.assumed.target).clone();
         self.drafters += 1;
-        self.of(scorer, times)
+        self.of(scorer, self.drafters, times)
     }
 
-    fn of(&self, scorer: Box<dyn Scorer + Send>, times: RowTimes) -> Box<dyn Scorer + Send> {
-        Box::new(AssumedTime::new(scorer, self.assumed.clock.clone(), times))
+    fn of(
+        &self,
+        scorer: Box<dyn Scorer + Send>,
+        level: usize,
+        times: RowTimes,
+    ) -> Box<dyn Scorer + Send> {
+        Box::new(match self.text.clone() {
+            None => AssumedTime::new(scorer, self.assumed.clock.clone(), times),
+            Some(text) => AssumedTime::sharing(scorer, text, level, times),
+        })
     }
 }
 

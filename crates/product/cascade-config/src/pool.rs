@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
-use cascade_engine::RowTimes;
+use cascade_engine::{RowTimes, SharedPrices};
 use cascade_models::{
     check_head, compute_threads, load_files, load_head, locate, CacheType, DType, Head, HubOptions,
     LoadOptions, LoadedModel, MemoryEstimate, Model, ModelFiles, ModelSource, OpenDevice,
@@ -107,6 +107,8 @@ pub struct ModelPool {
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
     heads: Mutex<Vec<LoadedHead>>,
+    /// What forwards of a model cost that texts share, as a target or as a drafter.
+    prices: Mutex<Vec<(ModelKey, bool, SharedPrices)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
@@ -160,6 +162,7 @@ impl ModelPool {
             devices: Mutex::default(),
             models: Mutex::default(),
             heads: Mutex::default(),
+            prices: Mutex::default(),
             located: Mutex::default(),
             tables: Mutex::default(),
             ngram_tables: Mutex::default(),
@@ -301,6 +304,28 @@ impl ModelPool {
         let model = Arc::new(load_files(files, &self.load_options(neural)?)?);
         models.push((key, Arc::clone(&model)));
         Ok(model)
+    }
+
+    /// What texts that share the forwards of a model know of their prices; the same each time.
+    ///
+    /// # Errors
+    /// A device that is not there.
+    pub(crate) fn prices_of(
+        &self,
+        neural: &Neural,
+        is_target: bool,
+    ) -> cascade_models::Result<SharedPrices> {
+        let key = self.key(neural)?;
+        let mut prices = lock(&self.prices);
+        let known = prices
+            .iter()
+            .find(|known| known.0 == key && known.1 == is_target);
+        if let Some((.., prices)) = known {
+            return Ok(prices.clone());
+        }
+        let new = SharedPrices::default();
+        prices.push((key, is_target, new.clone()));
+        Ok(new)
     }
 
     /// A head over `target`: loaded if it is new, shared if it has been loaded.

@@ -484,9 +484,10 @@ impl Reader<'_> {
             },
         });
         let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
-        let schedule = config
-            .schedule()
-            .schedule(config.placement, AssumedCosts::default());
+        let schedule =
+            config
+                .schedule()
+                .schedule(config.placement, AssumedCosts::default(), Vec::new());
         check_levels(&levels, &*schedule).map_err(|error| self.cascade(error))
     }
 

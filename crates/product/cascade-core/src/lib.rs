@@ -50,7 +50,8 @@ pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
 pub use score::{
-    GatheredProbs, Matrix, RowDetail, Scorer, ScorerInfo, Scores, Top, Want, LARGEST_FORWARD,
+    GatheredProbs, Matrix, RowDetail, Scorer, ScorerInfo, Scores, SharedForward, Top, Want,
+    LARGEST_FORWARD,
 };
 pub use tree::{NodeId, TokenTree};
 

@@ -1,5 +1,7 @@
 //! Scoring: the interface of neural models.
 
+use std::time::Duration;
+
 use crate::{
     Architecture, HiddenLayer, HiddenLayers, HiddenStates, NodeId, Observation, Result, TokenId,
     TokenTree,
@@ -429,6 +431,28 @@ pub trait Scorer {
         let _ = observation;
         Ok(())
     }
+
+    /// The forward that answered the last call, if it may have answered calls of other texts too:
+    /// what rows cost then depends on theirs. None by default. Scorers that decorate others pass it
+    /// on; where one does not, texts draft as if each were alone. It says nothing of scores.
+    fn shared_forward(&self) -> Option<SharedForward> {
+        None
+    }
+}
+
+/// A forward over rows of several texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedForward {
+    /// Differs from that of the forward before it.
+    pub number: u64,
+    /// Texts that had rows in it.
+    pub texts: usize,
+    /// Rows of all of them.
+    pub rows: usize,
+    /// Time that it took, without waiting for texts.
+    pub time: Duration,
+    /// Whether it read a part of a prompt.
+    pub reads_prompt: bool,
 }
 
 impl<S: Scorer + ?Sized> Scorer for Box<S> {
@@ -450,5 +474,9 @@ impl<S: Scorer + ?Sized> Scorer for Box<S> {
 
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
         (**self).observe(observation)
+    }
+
+    fn shared_forward(&self) -> Option<SharedForward> {
+        (**self).shared_forward()
     }
 }

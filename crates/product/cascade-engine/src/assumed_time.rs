@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use cascade_core::{Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Observation, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
+};
 
-use crate::VirtualClock;
+use crate::{VirtualClock, VirtualText};
 
 /// Time of a forward by its rows: linear between known numbers of rows and beyond.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +55,17 @@ impl RowTimes {
 #[derive(Clone, Debug)]
 pub struct AssumedTime<S> {
     scorer: S,
-    clock: VirtualClock,
+    moves: Moves,
     times: RowTimes,
+    forward: Option<SharedForward>,
+}
+
+/// What time forwards take.
+#[derive(Clone, Debug)]
+enum Moves {
+    Clock(VirtualClock),
+    /// That of a level's forwards, with other texts.
+    Batch(VirtualText, usize),
 }
 
 impl<S> AssumedTime<S> {
@@ -62,8 +73,19 @@ impl<S> AssumedTime<S> {
     pub const fn new(scorer: S, clock: VirtualClock, times: RowTimes) -> Self {
         Self {
             scorer,
-            clock,
+            moves: Moves::Clock(clock),
             times,
+            forward: None,
+        }
+    }
+
+    /// Lets forwards of `scorer`, the model of a level, be computed with those of other texts.
+    pub const fn sharing(scorer: S, text: VirtualText, level: usize, times: RowTimes) -> Self {
+        Self {
+            scorer,
+            moves: Moves::Batch(text, level),
+            times,
+            forward: None,
         }
     }
 }
@@ -79,9 +101,16 @@ impl<S: Scorer> Scorer for AssumedTime<S> {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let scores = self.scorer.score(context, tree, want)?;
-        let seconds = self.times.seconds(tree.len() + 1);
-        self.clock
-            .advance(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+        let rows = tree.len() + 1;
+        match &self.moves {
+            Moves::Clock(clock) => {
+                let seconds = self.times.seconds(rows).clamp(0.0, 1e9);
+                clock.advance(Duration::from_secs_f64(seconds));
+            }
+            Moves::Batch(text, level) => {
+                self.forward = Some(text.forward(*level, rows, &self.times));
+            }
+        }
         Ok(scores)
     }
 
@@ -91,6 +120,10 @@ impl<S: Scorer> Scorer for AssumedTime<S> {
 
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
         self.scorer.observe(observation)
+    }
+
+    fn shared_forward(&self) -> Option<SharedForward> {
+        self.forward
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cascade_core::{
     Budget, Choice, Drafter, Guidance, HiddenLayers, Observation, Result, ScoredTree, Scorer,
-    ScorerInfo, Scores, TokenId, TokenTree, Want,
+    ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
 };
 
 use crate::contract::check_scores;
@@ -127,6 +127,10 @@ impl<S: Scorer> Scorer for Metered<S> {
         let observed = self.model.observe(observation);
         self.usage.time += self.clock.now().saturating_sub(started);
         observed
+    }
+
+    fn shared_forward(&self) -> Option<SharedForward> {
+        self.model.shared_forward()
     }
 }
 

@@ -149,6 +149,7 @@ impl Neural {
             rows: spent.all_rows() as usize,
             time: spent.time,
             encoded: before.calls == 0 && self.encodes(),
+            shared: self.scorer.shared_forward(),
         };
         Ok((scores, cost))
     }

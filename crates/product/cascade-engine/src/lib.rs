@@ -50,6 +50,7 @@ mod shared_vocabulary;
 mod stop_sequences;
 mod text;
 mod tree_drafting;
+mod virtual_batch;
 
 pub use assumed_time::{AssumedTime, RowTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
@@ -73,9 +74,10 @@ pub use policy::{
     classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
     ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,
     GrowingTree, HeadLayer, HeadWeights, InvalidClassifier, InvalidHead, Judgement,
-    LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule, StopRule,
-    Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
+    LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule,
+    StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use shared_vocabulary::DraftVocabulary;
 pub use stop_sequences::{StopSequences, LONGEST_STOP};
+pub use virtual_batch::{VirtualBatch, VirtualText};

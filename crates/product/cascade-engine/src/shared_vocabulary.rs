@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cascade_core::{
     Distribution, Error, GatheredProbs, Matrix, Observation, Result, RowDetail, Sampling, Scorer,
-    ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
+    ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Top, Want,
 };
 
 use crate::level::BoxedScorer;
@@ -268,6 +268,10 @@ impl Scorer for SharedVocabulary {
 
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
         self.scorer.observe(observation)
+    }
+
+    fn shared_forward(&self) -> Option<SharedForward> {
+        self.scorer.shared_forward()
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {

@@ -213,11 +213,7 @@ impl Import<'_> {
     }
 
     /// The tokens of a prompt, and of what is said after it; `None` if they melt into each other.
-    fn prompt_and_output(
-        &self,
-        text: &str,
-        answer: &str,
-    ) -> Result<Option<PromptAndOutput>> {
+    fn prompt_and_output(&self, text: &str, answer: &str) -> Result<Option<PromptAndOutput>> {
         let prompt = self.tokens(text)?;
         let said = self.tokens(&format!("{text} {answer}{END}"))?;
         let output = said.strip_prefix(prompt.as_slice());

@@ -5,4 +5,5 @@ mod lossless;
 mod ngram;
 mod online;
 mod timed_replay;
+mod together;
 mod trace;

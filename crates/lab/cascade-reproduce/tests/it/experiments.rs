@@ -1,6 +1,7 @@
 //! Experiments from prompt to report, on the demo family.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,7 +76,13 @@ fn experiment() -> Experiment {
 }
 
 fn run(experiment: &Experiment, folder: &Path, shard: &str, resume: bool) -> Result<(), Error> {
-    experiment.run(folder, shard.parse().unwrap(), resume, || ())
+    experiment.run(
+        folder,
+        shard.parse().unwrap(),
+        resume,
+        NonZeroUsize::MIN,
+        || (),
+    )
 }
 
 fn reported(folder: &Path) -> Reported {
@@ -98,6 +105,35 @@ fn lines(folder: &Path) -> Vec<Run> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
+}
+
+/// Also where some of the answers were there before. There are no times of single answers.
+#[test]
+fn a_run_of_several_prompts_at_a_time_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let experiment = experiment();
+    run(&experiment, &at("whole"), "1/1", false).unwrap();
+    let read = |folder: &str, file: &str| fs::read(at(folder).join(file)).unwrap();
+    for (name, texts) in [("two", 2), ("many", 16)] {
+        let whole = Shard::default();
+        let texts = NonZeroUsize::new(texts).unwrap();
+        let mut prompts = 0;
+        let run = |resume, prompts: &mut usize| {
+            experiment.run(&at(name), whole, resume, texts, || *prompts += 1)
+        };
+        run(false, &mut prompts).unwrap();
+        assert_eq!(prompts, experiment.prompts(whole));
+        for file in ["results.jsonl", "samples.jsonl"] {
+            assert_eq!(read(name, file), read("whole", file), "{name} {file}");
+        }
+        assert!(read(name, "walltime.jsonl").is_empty());
+        let all = read(name, "results.jsonl");
+        fs::write(at(name).join("results.jsonl"), &all[..all.len() / 2]).unwrap();
+        run(true, &mut prompts).unwrap();
+        assert_eq!(read(name, "results.jsonl"), all);
+        assert_eq!(reported(&at(name)).unequal, 0);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,7 +141,13 @@ fn prepare_some(rules: Option<&Path>, limit: Option<usize>) -> Result<Experiment
 }
 
 fn run(experiment: &Experiment, folder: &Path, shard: &str, resume: bool) -> Result<(), Error> {
-    experiment.run(folder, shard.parse().unwrap(), resume, || ())
+    experiment.run(
+        folder,
+        shard.parse().unwrap(),
+        resume,
+        NonZeroUsize::MIN,
+        || (),
+    )
 }
 
 fn reported(folder: &Path) -> Reported {

@@ -8,6 +8,7 @@ use cascade_core::{LevelId, NodeId, ScoredTree, Want};
 use super::acceptance::Acceptance;
 use super::asking::{Asking, Lately};
 use super::pending::Pending;
+use super::prices::{Company, Prices, SharedPrices};
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
 use super::{
@@ -50,6 +51,7 @@ use crate::{Role, RowTimes};
 #[derive(Clone, Debug)]
 pub struct OnlineSchedule {
     assumed: AssumedCosts,
+    shared: Vec<Option<SharedPrices>>,
     roles: Vec<Role>,
     /// By level: the target, then each drafter as a reviewer of those below it.
     reviewers: Vec<ReviewerState>,
@@ -118,14 +120,8 @@ const DEEPEST: usize = 32;
 /// Nodes that are asked of a statistical drafter at least, and at first.
 const FEWEST: usize = 4;
 const FIRST: usize = 2;
-/// How much of the rate before a step counts after it.
-const KEEP: f64 = 0.9;
 /// How much of what became of branches before a step counts after it.
 const KEEP_BESIDE: f64 = 0.985;
-/// Steps of plain decoding that the rate begins with.
-const RATE_PRIOR: f64 = 8.0;
-/// Reviews between two that check what a forward of one row costs, at least.
-const CHECKS_APART: u64 = 16;
 /// Share of the time that trying again may cost, what it may cost at first, and what is saved up at
 /// most, in forwards of the target.
 const TRIAL_SHARE: f64 = 0.007;
@@ -137,8 +133,10 @@ const TRIALS_APART: u64 = 16;
 /// What is known of a reviewer and those who draft for it.
 #[derive(Clone, Debug)]
 struct ReviewerState {
-    costs: RowCosts,
-    rate: Rate,
+    /// What is known of the reviewer's forwards; of all texts, if they are shared.
+    prices: Prices,
+    shared: Option<SharedPrices>,
+    company: Company,
     drafters: Vec<DrafterState>,
     draft: Progress,
     trials: f64,
@@ -146,24 +144,51 @@ struct ReviewerState {
     questions: f64,
     /// Reviews so far.
     reviews: u64,
-    /// The review after which costs were checked last.
-    checked: u64,
     /// Whether times are withheld.
     untimed: bool,
 }
 
 impl ReviewerState {
-    /// Whether this review is to measure a forward of one row: the first ones, of which the very
-    /// first reads the prompt, and one now and then when times change.
-    fn check_costs(&mut self) -> bool {
-        let check = !self.untimed && self.costs.needs_check();
-        let due = self.reviews >= self.checked + CHECKS_APART || self.reviews < CHECKS_APART;
-        if check && due {
-            // The samples of one check follow each other.
-            let last = self.costs.is_last_sample();
-            self.checked = if last { self.reviews } else { self.checked };
+    /// Takes what other texts have learned since.
+    fn refresh(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| !self.untimed) {
+            self.prices = shared.get(|| self.prices.clone());
         }
-        check && due
+    }
+
+    /// Learns for all texts, where times are known.
+    fn learn(&mut self, learn: impl FnOnce(&mut Prices)) {
+        match self.shared.as_ref().filter(|_| !self.untimed) {
+            Some(shared) => shared.change(&mut self.prices, learn),
+            None => learn(&mut self.prices),
+        }
+    }
+
+    /// Whether this review is to measure a forward without a draft.
+    fn checks_costs(&self) -> bool {
+        !self.untimed && self.prices.are_checked()
+    }
+
+    /// A step of plain decoding, in forwards of one row: a forward without drafts, divided among
+    /// its texts. The unit of all prices.
+    fn plain_step(&self) -> f64 {
+        self.prices.costs.at(self.company.texts) / self.company.texts
+    }
+
+    /// A forward in which this text has so many rows, in steps of plain decoding.
+    fn forward_of(&self, rows: usize) -> f64 {
+        self.prices.costs.at(self.company.rows + rows as f64) / self.plain_step()
+    }
+
+    /// What one more row adds to that.
+    fn one_more(&self, rows: usize) -> f64 {
+        let rows = self.company.rows + rows as f64;
+        self.prices.costs.one_more(rows) / self.plain_step()
+    }
+
+    /// How many times the tokens of plain decoding all texts earn: ρ.
+    fn gain(&self) -> f64 {
+        self.prices.rate.gain()
     }
 
     /// Takes what a trial cost more than it saved from the time for trials. So a drafter that
@@ -181,7 +206,7 @@ impl ReviewerState {
         // More than the price if the drafter had to read the prompt first.
         let spent = turn.map_or(0.0, |turn| turn.time.as_secs_f64() / one);
         let saved = match kept {
-            true => 1.0 / self.rate.per_forward(),
+            true => 1.0 / self.gain(),
             false => 0.0,
         };
         self.trials -= (spent.max(price) - saved).max(0.0);
@@ -219,19 +244,6 @@ struct Kept {
     trial: Option<(NodeId, f64)>,
 }
 
-/// Tokens per forward of one row, recently.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    tokens: f64,
-    time: f64,
-}
-
-impl Rate {
-    fn per_forward(self) -> f64 {
-        (self.tokens / self.time).max(1.0)
-    }
-}
-
 /// The draft in progress for a reviewer.
 #[derive(Clone, Debug)]
 struct Progress {
@@ -266,6 +278,7 @@ impl OnlineSchedule {
     pub fn new(assumed: AssumedCosts) -> Self {
         Self {
             assumed,
+            shared: Vec::new(),
             roles: Vec::new(),
             reviewers: Vec::new(),
             pending: Pending::default(),
@@ -273,7 +286,16 @@ impl OnlineSchedule {
         }
     }
 
-    /// Forgets everything.
+    /// The same for one of several texts, by level: the prices of the models whose forwards they
+    /// share, the target first. Texts of a model have the same.
+    pub fn sharing(self, prices: Vec<Option<SharedPrices>>) -> Self {
+        Self {
+            shared: prices,
+            ..self
+        }
+    }
+
+    /// Forgets everything, but not what is known to other texts.
     fn begin(&mut self, untimed: bool) {
         self.pending = Pending::default();
         self.learners = vec![Learner::default(); self.roles.len()];
@@ -285,24 +307,22 @@ impl OnlineSchedule {
         });
         let drafters: Vec<_> = drafters.collect();
         let reviewer = |level| ReviewerState {
-            costs: self.assumed.of_level(level),
-            rate: Rate {
-                tokens: RATE_PRIOR,
-                time: RATE_PRIOR,
-            },
+            prices: Prices::new(self.assumed.of_level(level)),
+            shared: self.shared.get(level).cloned().flatten(),
+            company: Company::NONE,
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
             questions: TRIALS,
             reviews: 0,
-            checked: 0,
             untimed,
         };
         self.reviewers = (0..self.roles.len()).map(reviewer).collect();
         for drafter in 1..self.roles.len() {
             let expected = self.expected_rate(drafter);
-            self.reviewers[drafter].rate.tokens *= expected;
+            self.reviewers[drafter].prices.rate.expect(expected);
         }
+        self.reviewers.iter_mut().for_each(ReviewerState::refresh);
     }
 
     /// Tokens per forward of one row that a drafter is thought to give with the best of those below
@@ -314,16 +334,16 @@ impl OnlineSchedule {
             (1..=HORIZON).map(move |length| {
                 let p = f64::from(NEURAL_PRIOR);
                 let tokens: f64 = (0..=length).map(|kept| p.powi(kept as i32)).sum();
-                tokens / (own.costs.of(length + 1) + length as f64 * token)
+                tokens / (own.forward_of(length + 1) + length as f64 * token)
             })
         });
         rates.fold(1.0, f64::max)
     }
 
-    /// Tokens per forward of one row of the target that the generation has earned recently: ρ.
+    /// How many times the tokens of plain decoding the target's forwards have earned recently, with
+    /// all their texts: ρ.
     pub fn rate(&self) -> f64 {
-        let target = self.reviewers.first();
-        target.map_or(1.0, |target| target.rate.per_forward())
+        self.reviewers.first().map_or(1.0, ReviewerState::gain)
     }
 
     fn is_neural(&self, level: usize) -> bool {
@@ -335,10 +355,13 @@ impl OnlineSchedule {
         (level + 1..self.roles.len()).filter(|&level| self.is_neural(level))
     }
 
-    /// A forward of one row of a level: in seconds if the target was measured, else in its
-    /// forwards.
+    /// A forward of a level without a draft, or this text's part of it: in seconds if the target
+    /// was measured, else in its forwards.
     fn forward(&self, level: usize) -> f64 {
-        let measured = |level: usize| self.reviewers[level].costs.one();
+        let measured = |level: usize| {
+            let own = &self.reviewers[level];
+            own.prices.costs.one().map(|one| one * own.plain_step())
+        };
         let target = measured(0).unwrap_or(1.0);
         if level == 0 {
             return target;
@@ -351,7 +374,7 @@ impl OnlineSchedule {
     /// What a token of a neural drafter costs, in forwards of the reviewer, its row not included.
     /// Levels below may give it several tokens in a forward.
     fn token_cost(&self, reviewer: usize, drafter: usize) -> f64 {
-        let rate = self.reviewers[drafter].rate.per_forward();
+        let rate = self.reviewers[drafter].gain();
         self.forward(drafter) / rate / self.forward(reviewer)
     }
 
@@ -361,11 +384,11 @@ impl OnlineSchedule {
         let state = &self.reviewers[reviewer];
         let acceptance = &state.drafters[drafter].next;
         let token = self.token_cost(reviewer, drafter);
-        let rate = state.rate.per_forward();
+        let rate = state.gain();
         let (mut survival, mut balance, mut best) = (survival, 0.0, f64::NEG_INFINITY);
         for ahead in 0..HORIZON {
             survival *= acceptance.estimate(None, depth + ahead);
-            balance += survival - rate * (token + state.costs.one_more(depth + ahead + 1));
+            balance += survival - rate * (token + state.one_more(depth + ahead + 1));
             best = best.max(balance);
         }
         best
@@ -383,7 +406,7 @@ impl OnlineSchedule {
     /// Whether what a statistical drafter saves is worth the time that it takes.
     fn pays(&self, reviewer: usize, drafter: usize) -> bool {
         let own = &self.reviewers[reviewer];
-        let price = own.rate.per_forward() * self.question(reviewer, drafter);
+        let price = own.gain() * self.question(reviewer, drafter);
         own.drafters[drafter].asking.gain() >= price
     }
 
@@ -439,7 +462,7 @@ impl OnlineSchedule {
         own.draft.neural = level;
         own.draft.trial = trial;
         let (drafted, accepted) = own.drafters[level].beside;
-        let price = own.rate.per_forward() * own.costs.one_more(state.nodes + 1);
+        let price = own.gain() * own.one_more(state.nodes + 1);
         let branches = !trial && accepted >= drafted * price;
         let tokens = match trial {
             true => 1,
@@ -472,7 +495,7 @@ impl OnlineSchedule {
     /// if there is time for it.
     fn try_out(&mut self, reviewer: usize, drafter: usize, state: &DraftState<'_>) -> bool {
         let own = &self.reviewers[reviewer];
-        let price = self.token_cost(reviewer, drafter) + own.costs.one_more(1);
+        let price = self.token_cost(reviewer, drafter) + own.one_more(1);
         let own = &mut self.reviewers[reviewer];
         let tries = state.nodes == 0 && own.trials >= price;
         if tries {
@@ -489,7 +512,7 @@ impl OnlineSchedule {
         let survival = own.draft.survival;
         let price = |nodes: usize| {
             let rows = state.nodes + 1;
-            own.rate.per_forward() * (own.costs.of(rows + nodes) - own.costs.of(rows))
+            own.gain() * (own.forward_of(rows + nodes) - own.forward_of(rows))
         };
         let mut order: Vec<NodeId> = (0..paths.len()).collect();
         // Ancestors come first: they are no less probable, and were pushed earlier.
@@ -607,8 +630,17 @@ impl OnlineSchedule {
         let usual = outcome.has_usual_rows();
         let rows = outcome.forward.rows;
         let seconds = outcome.forward.time.as_secs_f64();
-        if usual && !self.assumed.fixed {
-            self.reviewers[reviewer].costs.learn(rows, seconds);
+        let own = &mut self.reviewers[reviewer];
+        own.untimed = seconds <= 0.0;
+        if let Some(shared) = outcome.forward.shared.filter(|shared| rows <= shared.rows) {
+            own.company.learn(shared, rows);
+        }
+        if !self.assumed.fixed && !own.untimed {
+            let shared = outcome.forward.shared;
+            let whole = shared.map_or((rows, seconds), |shared| {
+                (shared.rows, shared.time.as_secs_f64())
+            });
+            own.learn(|prices| prices.learn(shared, usual.then_some(whole)));
         }
         let drafting: f64 = outcome
             .turns
@@ -622,11 +654,10 @@ impl OnlineSchedule {
         };
         let own = &mut self.reviewers[reviewer];
         own.reviews += 1;
-        own.untimed = seconds <= 0.0;
         if usual && !own.draft.unusual {
-            let rate = &mut own.rate;
-            rate.tokens = KEEP * rate.tokens + (outcome.accepted.len() + 1) as f64;
-            rate.time = KEEP * rate.time + spent;
+            let tokens = (outcome.accepted.len() + 1) as f64;
+            let texts = own.company.texts;
+            own.learn(|prices| prices.rate.learn(tokens, spent, texts));
             own.trials = (own.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
             own.questions = (own.questions + TRIAL_SHARE * spent).min(MOST_TRIALS);
         }
@@ -641,7 +672,7 @@ impl OnlineSchedule {
     fn assumed_time(&self, outcome: &Outcome<'_>) -> f64 {
         let reviewer = outcome.reviewer.0;
         let rows = outcome.draft.len() + 1;
-        let forward = self.forward(reviewer) * self.reviewers[reviewer].costs.of(rows);
+        let forward = self.forward(reviewer) * self.reviewers[reviewer].forward_of(rows);
         let neural = outcome
             .turns
             .iter()
@@ -670,7 +701,7 @@ impl OnlineSchedule {
             let asking = &mut own.drafters[drafter.0].asking;
             asking.took(turn.time.as_secs_f64());
             if !paid {
-                let saved = kept as f64 / own.rate.per_forward();
+                let saved = kept as f64 / own.gain();
                 own.questions -= (spent - saved).max(0.0);
             }
         }
@@ -753,6 +784,7 @@ impl Schedule for OnlineSchedule {
         let reviewer = reviewer.0;
         if state.turns.is_empty() {
             self.reviewers[reviewer].draft = Progress::new(reviewer);
+            self.reviewers[reviewer].refresh();
             if reviewer == 0 {
                 for learner in &mut self.learners {
                     (learner.declined, learner.asked) = (false, false);
@@ -762,7 +794,8 @@ impl Schedule for OnlineSchedule {
         if state.ended || state.depth >= state.budget.depth || state.nodes >= state.budget.nodes {
             return None;
         }
-        if state.turns.is_empty() && self.reviewers[reviewer].check_costs() {
+        let known = self.assumed.fixed;
+        if state.turns.is_empty() && !known && self.reviewers[reviewer].checks_costs() {
             return None;
         }
         let statistical = self.statistical_turn(reviewer, state);
@@ -782,7 +815,7 @@ impl Schedule for OnlineSchedule {
         own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
         let next = own.draft.survival * state.next.estimate(None, drafted.position + 1);
         let rows = drafted.position + 2;
-        own.draft.trial || next < own.rate.per_forward() * (token + own.costs.one_more(rows))
+        own.draft.trial || next < own.gain() * (token + own.one_more(rows))
     }
 
     fn trim(

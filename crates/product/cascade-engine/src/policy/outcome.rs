@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cascade_core::{Draft, LevelId, NodeId, TokenId};
+use cascade_core::{Draft, LevelId, NodeId, SharedForward, TokenId};
 
 use super::TurnRecord;
 
@@ -37,16 +37,20 @@ pub struct Outcome<'a> {
 pub struct ForwardCost {
     /// Rows that were computed.
     pub rows: usize,
-    /// Time that it took.
+    /// Time that it took; the text's own part, if several texts shared it.
     pub time: Duration,
     /// Whether it was the first one after a prompt of an encoder-decoder, which encodes it then.
     pub encoded: bool,
+    /// The whole forward, if several texts may have shared it.
+    pub shared: Option<SharedForward>,
 }
 
 impl ForwardCost {
-    /// Whether it computed about as many rows as a draft of so many nodes asks for.
+    /// Whether it computed about as many rows as a draft of so many nodes asks for, and no prompt of
+    /// another text.
     pub(crate) fn is_usual(&self, nodes: usize) -> bool {
-        !self.encoded && self.rows <= nodes + 1 + UNUSUAL
+        let no_prompt = self.shared.is_none_or(|shared| !shared.reads_prompt);
+        !self.encoded && self.rows <= nodes + 1 + UNUSUAL && no_prompt
     }
 }
 
@@ -72,6 +76,7 @@ impl<'a> Outcome<'a> {
     pub(crate) fn without_times(self) -> Self {
         let forward = ForwardCost {
             time: Duration::ZERO,
+            shared: None,
             ..self.forward
         };
         Self { forward, ..self }

@@ -108,11 +108,6 @@ impl RowCosts {
         self.wanted > 0
     }
 
-    /// Whether the next forward of one row completes a check.
-    pub(super) fn is_last_sample(&self) -> bool {
-        self.wanted == 1
-    }
-
     /// Seconds of a forward of one row, if any was measured.
     pub(super) fn one(&self) -> Option<f64> {
         self.one
@@ -120,28 +115,41 @@ impl RowCosts {
 
     /// A forward of `rows`, in forwards of one row.
     pub(super) fn of(&self, rows: usize) -> f64 {
+        self.at(rows as f64)
+    }
+
+    /// The same of a mean number of rows.
+    pub(super) fn at(&self, rows: f64) -> f64 {
         let (knot, share) = place(rows);
         self.curve[knot] + share * (self.curve[knot + 1] - self.curve[knot])
     }
 
     /// What one more row adds to a forward of `rows`, in forwards of one row: over the next few, as
     /// estimates of neighbours differ by noise too.
-    pub(super) fn one_more(&self, rows: usize) -> f64 {
-        const AHEAD: usize = 4;
-        (self.of(rows + AHEAD) - self.of(rows)) / AHEAD as f64
+    pub(super) fn one_more(&self, rows: f64) -> f64 {
+        const AHEAD: f64 = 4.0;
+        (self.at(rows + AHEAD) - self.at(rows)) / AHEAD
     }
 
     /// Learns from a forward.
     pub(super) fn learn(&mut self, rows: usize, seconds: f64) {
+        self.learn_shared(rows, 1, seconds);
+    }
+
+    /// Learns from a forward of so many texts, each of which has a row at least.
+    pub(super) fn learn_shared(&mut self, rows: usize, texts: usize, seconds: f64) {
         if rows == 0 || !seconds.is_finite() || seconds <= 0.0 {
             return;
         }
-        if rows == 1 && self.wanted > 0 {
-            self.sample(seconds);
+        if rows == texts && self.wanted > 0 {
+            self.sample(seconds / self.of(rows));
             return;
         }
-        let Some(one) = self.one else {
-            return;
+        let one = match self.one {
+            Some(one) => one,
+            // Nobody can make sure that all of several texts do without drafts.
+            None if texts > 1 => *self.one.insert(seconds / self.of(rows)),
+            None => return,
         };
         self.follow((seconds / one / self.of(rows)).ln());
         self.drift();
@@ -164,7 +172,7 @@ impl RowCosts {
         }
     }
 
-    /// A forward of one row that was asked for.
+    /// A forward of one row that was asked for, or of a row of each text, in proportion.
     fn sample(&mut self, seconds: f64) {
         self.fastest = self.fastest.min(seconds);
         self.wanted -= 1;
@@ -189,7 +197,7 @@ impl RowCosts {
 
     /// Takes a measurement of `rows`, in forwards of one row.
     fn correct(&mut self, one: f64, rows: usize, time: f64) {
-        let (knot, share) = place(rows);
+        let (knot, share) = place(rows as f64);
         let expected =
             self.estimate[knot] + share * (self.estimate[knot + 1] - self.estimate[knot]);
         // How the expected time changes with each estimate. The first knot is 1 for good.
@@ -305,11 +313,12 @@ fn rising(estimate: [f64; N]) -> [f64; N] {
 }
 
 /// The knot at or before `rows`, and how far towards the next.
-fn place(rows: usize) -> (usize, f64) {
-    let after = KNOTS.partition_point(|&knot| knot <= rows.max(1));
+fn place(rows: f64) -> (usize, f64) {
+    let rows = rows.max(1.0);
+    let after = KNOTS.partition_point(|&knot| knot as f64 <= rows);
     let knot = (after - 1).min(KNOTS.len() - 2);
     let width = KNOTS[knot + 1] - KNOTS[knot];
-    (knot, (rows.max(1) - KNOTS[knot]) as f64 / width as f64)
+    (knot, (rows - KNOTS[knot] as f64) / width as f64)
 }
 
 #[cfg(test)]
@@ -497,8 +506,8 @@ mod tests {
     #[test]
     fn what_is_not_measured_returns_to_what_was_assumed() {
         let mut costs = measured(|rows| rows as f64, &[1, 5]);
-        let before = costs.one_more(1);
+        let before = costs.one_more(1.0);
         (0..2000).for_each(|_| costs.learn(1, 1.0));
-        assert!(costs.one_more(1) < 0.3 * before, "{costs:?}");
+        assert!(costs.one_more(1.0) < 0.3 * before, "{costs:?}");
     }
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Error, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
+};
 
 use super::price::RowPrice;
 use super::{forward, Company, Forward};
@@ -143,6 +145,7 @@ impl Participant {
             seat: Arc::clone(&self.seat),
             model: Arc::clone(model),
             session: Some(self.seat.session(model)),
+            forward: None,
         }
     }
 
@@ -215,6 +218,8 @@ pub struct BatchedSession {
     model: Arc<Model>,
     /// Away only while a call is under way.
     session: Option<Session>,
+    /// The last one that answered a call.
+    forward: Option<SharedForward>,
 }
 
 impl BatchedSession {
@@ -250,9 +255,14 @@ impl Scorer for BatchedSession {
         let Some(session) = self.session.take() else {
             return self.session().score(context, tree, want);
         };
-        let (session, answer) = self.seat.answer(session, scoring);
-        self.session = Some(session);
+        let (call, answer) = self.seat.answer(session, scoring);
+        self.session = Some(call.session);
+        self.forward = call.forward;
         answer
+    }
+
+    fn shared_forward(&self) -> Option<SharedForward> {
+        self.forward
     }
 }
 
@@ -291,7 +301,7 @@ impl Seat {
     }
 
     /// Answers a call: waits until others are there, or computes the forward for all.
-    fn answer(&self, session: Session, scoring: Scoring) -> (Session, Result<Scores>) {
+    fn answer(&self, session: Session, scoring: Scoring) -> (Call, Result<Scores>) {
         let wake = Arc::new(Condvar::new());
         let begun = Instant::now();
         let mut state = self.shared.lock();
@@ -306,6 +316,7 @@ impl Seat {
             session,
             scoring,
             part: Duration::ZERO,
+            forward: None,
             continued: false,
             by_itself: false,
             wake: Arc::clone(&wake),
@@ -315,7 +326,7 @@ impl Seat {
                 let unpaid = begun.elapsed().saturating_sub(call.part).as_nanos();
                 let unpaid = u64::try_from(unpaid).unwrap_or(u64::MAX);
                 self.unpaid.fetch_add(unpaid, Ordering::Relaxed);
-                return (call.session, answer);
+                return (call, answer);
             }
             state = match state.is_ready() {
                 true => self.shared.compute(state),
@@ -362,6 +373,8 @@ struct Call {
     scoring: Scoring,
     /// What of its forwards it pays.
     part: Duration,
+    /// The last forward in which it had rows.
+    forward: Option<SharedForward>,
     /// Whether forwards have computed a part of it.
     continued: bool,
     /// Whether a forward with others panicked, so that it is not computed with others again.
@@ -491,8 +504,17 @@ impl State {
         if !forward.reads_prompt {
             price.learn(forward.rows.iter().sum(), time);
         }
-        for (call, part) in calls.iter_mut().zip(price.divide(time, &forward.rows)) {
+        let parts = price.divide(time, &forward.rows);
+        let whole = SharedForward {
+            number: self.counts.forwards,
+            texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
+            rows: forward.rows.iter().sum(),
+            time,
+            reads_prompt: forward.reads_prompt,
+        };
+        for ((call, part), &rows) in calls.iter_mut().zip(parts).zip(&forward.rows) {
             call.part += part;
+            call.forward = Some(whole).filter(|_| rows > 0).or(call.forward);
         }
     }
 

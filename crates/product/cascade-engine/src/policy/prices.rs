@@ -1,0 +1,160 @@
+//! What forwards of a model cost and earn, for all texts whose rows share them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cascade_core::SharedForward;
+
+use super::row_costs::RowCosts;
+
+/// How much of the rate before a forward counts after it.
+const KEEP: f64 = 0.9;
+/// Steps of plain decoding that the rate begins with.
+const RATE_PRIOR: f64 = 8.0;
+/// Forwards between two checks of what a forward without drafts costs, at least, and forwards after
+/// which a check is given up.
+const CHECKS_APART: u64 = 16;
+const CHECKS: u64 = 5;
+/// How far the last forward counts for who else has rows in the next.
+const COMPANY: f64 = 0.25;
+
+/// What forwards of one model cost and earn, known to all texts that share them: the price of a
+/// row follows from all of their rows and tokens, and each weighs its drafts against it. Clones are
+/// the same.
+#[derive(Clone, Debug, Default)]
+pub struct SharedPrices(Arc<Mutex<Option<Prices>>>);
+
+impl SharedPrices {
+    /// What is known; `new` before the first text.
+    pub(super) fn get(&self, new: impl FnOnce() -> Prices) -> Prices {
+        self.lock().get_or_insert_with(new).clone()
+    }
+
+    /// Changes what is known, and returns it.
+    pub(super) fn change(&self, known: &mut Prices, change: impl FnOnce(&mut Prices)) {
+        let mut shared = self.lock();
+        let shared = shared.get_or_insert_with(|| known.clone());
+        change(shared);
+        known.clone_from(shared);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Prices>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of a model's forwards.
+#[derive(Clone, Debug)]
+pub(super) struct Prices {
+    /// By the rows of all texts.
+    pub(super) costs: RowCosts,
+    pub(super) rate: Rate,
+    forwards: u64,
+    /// The last one that texts shared.
+    last: Option<u64>,
+    /// The forward from which costs may be checked again.
+    checks_from: u64,
+    /// Forwards of the check that goes on.
+    checks: u64,
+}
+
+impl Prices {
+    pub(super) fn new(costs: RowCosts) -> Self {
+        Self {
+            costs,
+            rate: Rate {
+                tokens: RATE_PRIOR,
+                time: RATE_PRIOR,
+            },
+            forwards: 0,
+            last: None,
+            checks_from: 0,
+            checks: 0,
+        }
+    }
+
+    /// Whether the next forward is to measure what one without drafts costs: the first ones, of
+    /// which the very first reads the prompt, and one now and then when times change.
+    pub(super) fn are_checked(&self) -> bool {
+        self.costs.needs_check() && self.forwards >= self.checks_from
+    }
+
+    /// Learns from a forward; `rows` and `seconds` where they say what rows cost. One that several
+    /// texts tell of counts once.
+    pub(super) fn learn(&mut self, shared: Option<SharedForward>, usual: Option<(usize, f64)>) {
+        let number = shared.map(|forward| forward.number);
+        if number.is_some() && number == self.last {
+            return;
+        }
+        self.last = number;
+        if self.are_checked() {
+            self.checks += 1;
+        }
+        if let Some((rows, seconds)) = usual {
+            let texts = shared.map_or(1, |forward| forward.texts);
+            self.costs.learn_shared(rows, texts, seconds);
+        }
+        if self.checks >= CHECKS || self.checks > 0 && !self.costs.needs_check() {
+            self.checks = 0;
+            self.checks_from = match self.forwards < CHECKS_APART {
+                true => self.forwards,
+                false => self.forwards + CHECKS_APART,
+            };
+        }
+        self.forwards += 1;
+    }
+}
+
+/// Tokens of late, in units of plain decoding of as many texts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    tokens: f64,
+    time: f64,
+}
+
+impl Rate {
+    /// How many times the tokens of plain decoding.
+    pub(super) fn gain(self) -> f64 {
+        (self.tokens / self.time).max(1.0)
+    }
+
+    /// Begins with another gain.
+    pub(super) fn expect(&mut self, gain: f64) {
+        self.tokens *= gain;
+    }
+
+    /// Learns the tokens of a step of one of so many texts, and its time in steps of plain
+    /// decoding.
+    pub(super) fn learn(&mut self, tokens: f64, time: f64, texts: f64) {
+        let keep = KEEP.powf(texts.recip());
+        self.tokens = keep * self.tokens + tokens;
+        self.time = keep * self.time + time;
+    }
+}
+
+/// Who else has rows in a model's forwards, of late.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Company {
+    /// All texts, this one included.
+    pub(super) texts: f64,
+    /// Rows of the others.
+    pub(super) rows: f64,
+}
+
+impl Company {
+    pub(super) const NONE: Self = Self {
+        texts: 1.0,
+        rows: 0.0,
+    };
+
+    /// Learns from a forward in which the text had `own` rows.
+    pub(super) fn learn(&mut self, shared: SharedForward, own: usize) {
+        let texts = shared.texts.max(1) as f64;
+        let rows = shared.rows.saturating_sub(own) as f64;
+        let weight = match *self == Self::NONE {
+            true => 1.0,
+            false => COMPANY,
+        };
+        self.texts += weight * (texts - self.texts);
+        self.rows += weight * (rows - self.rows);
+    }
+}
