@@ -26,7 +26,7 @@ import torch
 import transformers
 
 ROOT = Path(__file__).resolve().parent.parent
-SHAPES = ROOT / "crates" / "cascade-models" / "src" / "shapes.json"
+SHAPES = ROOT / "crates" / "product" / "cascade-models" / "src" / "shapes.json"
 WARM_UP = 10
 
 
