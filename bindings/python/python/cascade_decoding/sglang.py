@@ -149,7 +149,7 @@ def _worker() -> Any:
             self.ngram_corpus = Corpus(self.draft_token_num, str(tokenizer))
             # From the ends of texts no more is read than the tokens of the last step, and of one whose
             # result has not been processed.
-            self.max_trie_depth = max(self.max_trie_depth, 2 * self.draft_token_num)
+            self.max_trie_depth = 2 * self.draft_token_num
 
         def _prepare_draft_tokens(self, batch: Any) -> Any:
             for request in batch.reqs:
