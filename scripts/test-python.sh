@@ -6,7 +6,9 @@
 #
 # The environment is target/python-venv (target/python-torch-venv); CASCADE_PYTHON_VENV names another, which
 # has to have what is needed already. Needs Python 3.10 or later. CASCADE_PROFILE names cargo's profile: `ci`,
-# whose dependencies are those that .ci/run has compiled, unless told otherwise.
+# whose dependencies are those that .ci/run has compiled, unless told otherwise. CASCADE_VLLM_PYTHON and
+# CASCADE_SGLANG_PYTHON name interpreters with these engines (scripts/engine-environment.sh makes them), and
+# CASCADE_TEST_PROBLEMS how many word problems torch levels are compared on with ours (4).
 set -euo pipefail
 cd "$(dirname "$0")/../bindings/python"
 root=$PWD/../..

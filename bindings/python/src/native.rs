@@ -24,6 +24,8 @@ pub struct NativeDrafter {
     #[pyo3(get)]
     name: &'static str,
     make: Make,
+    /// Makes those that share a session with `own`.
+    fork: Make,
     own: Mutex<Box<dyn Drafter + Send>>,
 }
 
@@ -33,8 +35,14 @@ impl NativeDrafter {
         make: impl Fn() -> Box<dyn Drafter + Send> + Send + Sync + 'static,
     ) -> Self {
         let own = Mutex::new(make());
-        let make = Arc::new(make);
-        Self { name, make, own }
+        let make: Make = Arc::new(make);
+        let fork = Arc::clone(&make);
+        Self {
+            name,
+            make,
+            fork,
+            own,
+        }
     }
 
     /// A fresh one with the same settings, for a cascade.
@@ -109,9 +117,18 @@ impl NativeDrafter {
             )))
             }
         };
-        Ok(Self::new("max-gram-tree", move || {
+        let first = MaxGramTree::new(options, table.clone());
+        let drafter = Self::new("max-gram-tree", move || {
             Box::new(MaxGramTree::new(options, table.clone()))
-        }))
+        });
+        let own: Box<dyn Drafter + Send> = Box::new(first.for_another_text());
+        Ok(Self {
+            own: Mutex::new(own),
+            fork: Arc::new(move || -> Box<dyn Drafter + Send> {
+                Box::new(first.for_another_text())
+            }),
+            ..drafter
+        })
     }
 
     #[staticmethod]
@@ -120,6 +137,15 @@ impl NativeDrafter {
         Self::new("prompt-lookup", move || {
             Box::new(PromptLookup::new(max_ngram).with_branches(branches))
         })
+    }
+
+    fn fork(&self) -> Self {
+        Self {
+            name: self.name,
+            make: Arc::clone(&self.make),
+            fork: Arc::clone(&self.fork),
+            own: Mutex::new((self.fork)()),
+        }
     }
 
     fn set_source(&self, py: Python<'_>, source: Tokens<'_>) {

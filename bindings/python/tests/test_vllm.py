@@ -45,8 +45,24 @@ def test_texts_are_told_apart_though_rows_move():
             text = text + [text[len(text) - 8 + step % 2]]
             texts[i] = text
     # A drafter for each text, and none for rows that moved.
-    assert len([text for text in own._rows if text is not None]) == 3
-    assert len(own._idle) == 0
+    assert len(own._running) == 3 and own._texts._free == []
+
+
+def test_drafters_are_used_again_and_earlier_answers_drafted_where_they_are_kept(monkeypatch):
+    def second_text():
+        own = proposer()
+        prompt, answer = [1, 2, 40], [41, 42, 43, 44]
+        for end in range(1, len(answer) + 1):
+            call(own, [prompt + answer[:end], REPEATS])
+        before = own._running[0].drafter
+        call(own, [[7, 8, 40, 41], REPEATS])
+        assert len(own._running) == 2 and own._texts._free == [before]
+        return call(own, [[7, 8, 40, 41]])[0]
+
+    assert second_text()[:2] != [42, 43]
+    monkeypatch.setenv("CASCADE_VLLM_SESSION_TOKENS", "1000")
+    monkeypatch.setenv("CASCADE_VLLM_MIN_PROBABILITY", "0")
+    assert second_text()[:2] == [42, 43]
 
 
 def test_limits():

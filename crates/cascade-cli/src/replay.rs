@@ -124,7 +124,7 @@ impl Replay<'_> {
             return Ok(terminal::write_json(&mut out, &totals)?);
         }
         self.table(&mut out, &tallies)?;
-        return show_expected(&mut out, &picks);
+        show_expected(&mut out, &picks)
     }
 
     /// Replays records one by one, until it is interrupted.

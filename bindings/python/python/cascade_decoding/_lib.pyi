@@ -175,6 +175,9 @@ class NativeDrafter:
         """Prompt lookup, as a baseline."""
     @property
     def name(self) -> str: ...
+    def fork(self) -> NativeDrafter:
+        """One for another text, with the same settings and table. Max-Gram trees share their store of
+        earlier answers: what one has observed, all draft from."""
     def set_source(self, source: ArrayLike) -> None:
         """The encoder's tokens; empty for decoder-only models."""
     def propose(self, context: ArrayLike, depth: int, nodes: Optional[int] = None) -> Tree:

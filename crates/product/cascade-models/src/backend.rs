@@ -8,7 +8,8 @@
 //! * [`gpu`]: f32 and bf16 on NVIDIA GPUs, with the kernels of `cascade-gpu`.
 //! * [`candle`]: the devices of candle, with its tensors.
 
-#[cfg(all(test, feature = "gpu", feature = "candle"))]
+#[cfg(test)]
+#[cfg(all(feature = "gpu", feature = "candle"))]
 mod by_operation;
 #[cfg(feature = "candle")]
 mod candle;

@@ -164,6 +164,23 @@ impl ReviewerState {
         }
     }
 
+    /// Learns who else had rows in a forward, and, where times are known and costs not `fixed`, what
+    /// it cost.
+    fn learn_forward(&mut self, forward: &ForwardCost, usual: bool, fixed: bool) {
+        let ForwardCost { rows, shared, .. } = *forward;
+        let seconds = forward.time.as_secs_f64();
+        if let Some(shared) = shared.filter(|shared| rows <= shared.rows) {
+            self.company.learn(shared, rows);
+        }
+        if fixed || seconds <= 0.0 {
+            return;
+        }
+        let whole = shared.map_or((rows, seconds), |shared| {
+            (shared.rows, shared.time.as_secs_f64())
+        });
+        self.learn(|prices| prices.learn(shared, usual.then_some(whole)));
+    }
+
     /// Whether this review is to measure a forward without a draft.
     fn checks_costs(&self) -> bool {
         !self.untimed && self.prices.are_checked()
@@ -561,8 +578,8 @@ impl OnlineSchedule {
         let estimate = |stated, depth| drafter.stated.estimate(stated, depth);
         let paths = proposal.path_probabilities(estimate);
         let nodes = kept.iter().filter(|&&kept| kept).count();
-        let rate = own.rate.per_forward();
-        let row = rate * own.costs.one_more(state.nodes + nodes + 1);
+        let rate = own.gain();
+        let row = rate * own.one_more(state.nodes + nodes + 1);
         let mut gain = 0.0;
         for node in (0..tree.len()).filter(|&node| kept[node] && !growing.answered[node]) {
             let next = drafter
@@ -573,7 +590,7 @@ impl OnlineSchedule {
             gain += child.max(0.0);
         }
         let rows = open.iter().filter(|&&open| open).count();
-        let forward = self.reviewers[growing.drafter.0].costs.of(rows.max(1));
+        let forward = self.reviewers[growing.drafter.0].forward_of(rows.max(1));
         let price = rate * self.token_cost(reviewer, growing.drafter.0) * forward;
         match gain > price {
             true => open,
@@ -583,18 +600,13 @@ impl OnlineSchedule {
 
     /// Learns what a forward cost by which a neural drafter grows a tree.
     fn learn_growth(&mut self, growing: &GrowingTree<'_>) {
-        let ForwardCost { rows, time, .. } = growing.forward;
-        let drafter = growing.drafter.0;
+        let (drafter, fixed) = (growing.drafter.0, self.assumed.fixed);
         let answered = growing.answered.iter().filter(|&&answered| answered);
-        match growing.forward.is_usual(answered.count()) {
-            true if self.assumed.fixed => {}
-            true => self.reviewers[drafter]
-                .costs
-                .learn(rows, time.as_secs_f64()),
-            false => {
-                for level in &mut self.reviewers[..drafter] {
-                    level.draft.unusual = true;
-                }
+        let usual = growing.forward.is_usual(answered.count());
+        self.reviewers[drafter].learn_forward(&growing.forward, usual, fixed);
+        if !usual {
+            for level in &mut self.reviewers[..drafter] {
+                level.draft.unusual = true;
             }
         }
     }
@@ -628,20 +640,10 @@ impl OnlineSchedule {
     fn learn_costs(&mut self, outcome: &Outcome<'_>) {
         let reviewer = outcome.reviewer.0;
         let usual = outcome.has_usual_rows();
-        let rows = outcome.forward.rows;
         let seconds = outcome.forward.time.as_secs_f64();
         let own = &mut self.reviewers[reviewer];
         own.untimed = seconds <= 0.0;
-        if let Some(shared) = outcome.forward.shared.filter(|shared| rows <= shared.rows) {
-            own.company.learn(shared, rows);
-        }
-        if !self.assumed.fixed && !own.untimed {
-            let shared = outcome.forward.shared;
-            let whole = shared.map_or((rows, seconds), |shared| {
-                (shared.rows, shared.time.as_secs_f64())
-            });
-            own.learn(|prices| prices.learn(shared, usual.then_some(whole)));
-        }
+        own.learn_forward(&outcome.forward, usual, self.assumed.fixed);
         let drafting: f64 = outcome
             .turns
             .iter()

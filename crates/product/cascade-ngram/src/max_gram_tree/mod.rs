@@ -23,7 +23,7 @@ use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
 use self::history::{History, Keys, TextId, LONGEST};
 use self::mixture::{Gradient, Mixture, Sources};
 use self::search::{Buffers, Search};
-use self::session::{Answer, Session};
+use self::session::{Answer, Session, SharedSession};
 pub use self::weights::Weights;
 use crate::NgramTable;
 
@@ -82,7 +82,7 @@ pub struct MaxGramTree {
     table: Option<Arc<NgramTable>>,
     source: Vec<TokenId>,
     history: History,
-    session: Session,
+    session: SharedSession,
     hints: Hints,
     /// The answer that is being generated.
     answer: Answer,
@@ -112,13 +112,23 @@ impl MaxGramTree {
             table,
             source: Vec::new(),
             history: History::default(),
-            session: Session::new(options.session_tokens),
+            session: SharedSession::new(options.session_tokens),
             hints: Hints::default(),
             answer: Answer::default(),
             observed: TextId::default(),
             advice: Advice::default(),
             advised: TextId::default(),
             buffers: Buffers::default(),
+        }
+    }
+
+    /// A drafter for another text of the same owner: with the same settings, table and fitted
+    /// weights, and with one store of earlier answers for both.
+    #[must_use]
+    pub fn for_another_text(&self) -> Self {
+        Self {
+            session: self.session.shared(),
+            ..Self::new(self.options, self.table.clone()).with_weights(self.fitted.clone())
         }
     }
 
@@ -136,11 +146,11 @@ impl MaxGramTree {
         &self.weights
     }
 
-    fn sources(&self) -> Sources<'_> {
+    fn sources<'a>(&'a self, session: &'a Session) -> Sources<'a> {
         Sources {
             history: &self.history,
             table: self.table.as_deref(),
-            session: (self.options.session_tokens > 0).then_some(&self.session.contexts),
+            session: (self.options.session_tokens > 0).then_some(&session.contexts),
             hints: (self.options.hints > 0).then_some(&self.hints),
         }
     }
@@ -151,7 +161,7 @@ impl MaxGramTree {
         self.history.sync(&self.source, context);
         if self.history.id() != self.observed {
             let finished = std::mem::replace(&mut self.answer, Answer::after(context));
-            self.session.add(finished);
+            self.session.lock().add(finished);
         }
     }
 
@@ -159,8 +169,9 @@ impl MaxGramTree {
     fn read(&mut self, emitted: &[TokenId], mut learn: impl FnMut(&Gradient, &mut Weights)) {
         let known = self.history.id() == self.advised;
         let mut row = self.advice.root().filter(|_| known);
+        let session = self.session.shared();
         for &token in emitted {
-            let gradient = self.mixture(row).gradient(token);
+            let gradient = self.mixture(&session.lock(), row).gradient(token);
             learn(&gradient, &mut self.weights);
             self.history.push(token);
             row = row.and_then(|row| self.advice.next(row, token));
@@ -181,8 +192,9 @@ impl MaxGramTree {
         }
         self.history.sync(&self.source, context);
         let mut buffers = std::mem::take(&mut self.buffers);
+        let session = self.session.lock();
         let search = Search {
-            sources: self.sources(),
+            sources: self.sources(&session),
             weights: &self.weights,
             advice,
             budget,
@@ -190,16 +202,22 @@ impl MaxGramTree {
             buffers: &mut buffers,
         };
         let draft = search.run();
+        drop(session);
         self.buffers = buffers;
         draft
     }
 
     /// What is known of the next token, which `row` is about.
-    fn mixture(&self, row: Option<AdvisedRow>) -> Mixture<'_> {
+    fn mixture<'a>(&'a self, session: &'a Session, row: Option<AdvisedRow>) -> Mixture<'a> {
         let mut newest = [0; LONGEST];
         let length = self.history.newest_first(&mut newest);
         let advised = row.map_or(&[][..], |row| self.advice.top(row));
-        Mixture::new(self.sources(), &self.weights, &newest[..length], advised)
+        Mixture::new(
+            self.sources(session),
+            &self.weights,
+            &newest[..length],
+            advised,
+        )
     }
 
     /// Remembers what the target said after the drafted tokens, and after the context.
@@ -290,7 +308,7 @@ impl Drafter for MaxGramTree {
 
     fn forget(&mut self) {
         self.weights = self.fitted.clone();
-        self.session = Session::new(self.options.session_tokens);
+        *self.session.lock() = Session::new(self.options.session_tokens);
         self.hints = Hints::default();
         self.answer = Answer::default();
         self.observed = TextId::default();

@@ -1,6 +1,7 @@
 //! Answers of earlier requests.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::TokenId;
 
@@ -19,6 +20,31 @@ pub(super) struct Session {
     /// Tokens of all answers, and the most that are kept.
     tokens: usize,
     capacity: usize,
+}
+
+/// A session that several drafters may read and add to. A clone is a copy, which shares nothing.
+#[derive(Debug)]
+pub(super) struct SharedSession(Arc<Mutex<Session>>);
+
+impl SharedSession {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self(Arc::new(Mutex::new(Session::new(capacity))))
+    }
+
+    /// The same session.
+    pub(super) fn shared(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for SharedSession {
+    fn clone(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.lock().clone())))
+    }
 }
 
 /// An output, after the few tokens of the prompt that its first contexts reach into.

@@ -604,6 +604,30 @@ fn earlier_answers_are_drafted_and_earlier_prompts_are_not() {
 }
 
 #[test]
+fn drafters_for_several_texts_share_earlier_answers_and_clones_do_not() {
+    let options = MaxGramTreeOptions {
+        session_tokens: 100,
+        ..ALONE
+    };
+    let mut one = MaxGramTree::new(options, None);
+    let mut another = one.for_another_text();
+    let mut clone = one.clone();
+    one.observe(&Observation::of_text(&[1, 2, 3], &[4, 5, 6]));
+    // An answer is an earlier one when another begins.
+    one.observe(&Observation::of_text(&[], &[]));
+    let drafted =
+        |drafter: &mut MaxGramTree| drafter.propose(&[9, 8, 3], Budget::chain(3)).into_tree();
+    assert_eq!(drafted(&mut another), TokenTree::chain([4, 5, 6]));
+    assert_eq!(drafted(&mut one.for_another_text()), drafted(&mut another));
+    assert_eq!(
+        clone.propose(&[9, 8, 3], tree(8)).tree().child(None, 4),
+        None
+    );
+    another.forget();
+    assert_eq!(one.propose(&[9, 8, 3], tree(8)).tree().child(None, 4), None);
+}
+
+#[test]
 fn weights_learn_what_to_trust() {
     let options = MaxGramTreeOptions {
         learning_rate: 0.1,
