@@ -230,7 +230,7 @@ mod tests {
                 let (times, seen) = (&times, &seen);
                 scope.spawn(move || {
                     text.run(|| {
-                        let mut forward = |level, rows| {
+                        let forward = |level, rows| {
                             let forward = text.forward(level, rows, times);
                             let seen = &mut *seen.lock().unwrap();
                             seen.push((number, level, forward.texts, forward.rows));
