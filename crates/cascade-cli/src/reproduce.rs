@@ -71,7 +71,7 @@ struct RunExperiment {
     config: Option<PathBuf>,
 
     /// The models: demo, paper, demo-t5, demo-llama, t5-xxl, vicuna-7b, or a configuration file, of
-    /// which the target, the largest and the smallest neural drafter and Max-Gram are used.
+    /// which the target, the largest and the smallest neural drafter, heads and Max-Gram are used.
     #[arg(long, value_name = "demo|paper|CONFIG", default_value = "demo")]
     models: String,
 
@@ -95,7 +95,7 @@ struct RunExperiment {
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
-    /// Recorded outputs, for experiments that replay; specdec and disco do if they are given.
+    /// Recorded outputs, for experiments that can be replayed: spec-bench, specdec and disco.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
@@ -250,7 +250,7 @@ impl RunExperiment {
         let experiment = definition.name.clone();
         match (definition.kind, &self.trace) {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
-            (Kind::Replay | Kind::Lengths, Some(trace)) => {
+            (Kind::Replay | Kind::Drafters | Kind::Lengths, Some(trace)) => {
                 let trace = Arc::new(Trace::open(trace)?);
                 let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
                 let recorded = (trace, tokenizer);
@@ -264,7 +264,9 @@ impl RunExperiment {
     }
 
     fn models(&self, definition: &Definition) -> Result<Config> {
-        let names = definition.models.as_ref();
+        let recorded = self.trace.is_some();
+        let on_recording = recorded.then(|| definition.clone().on_recording());
+        let names = on_recording.as_ref().unwrap_or(definition).models.as_ref();
         let name = match (self.models.as_str(), names) {
             ("demo", Some(names)) => &names.demo,
             ("paper", Some(names)) => &names.paper,
