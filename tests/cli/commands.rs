@@ -700,11 +700,6 @@ fn reproduce_runs_resumes_and_merges() {
 fn reproduce_refuses_invalid_experiments() {
     let unknown = error(&cascade(&["reproduce", "table9"]));
     assert!(unknown.contains("table1, table2"), "{unknown}");
-    let trace = error(&cascade(&["reproduce", "spec-bench"]));
-    assert!(
-        trace.contains("cascade trace import") && trace.contains("--trace FILE"),
-        "{trace}"
-    );
     let needless = error(&cascade(&["reproduce", "table4", "--trace", "x.jsonl"]));
     assert!(needless.contains("leave --trace out"), "{needless}");
     let shard = error(&cascade(&["reproduce", "table4", "--shard", "3/2"]));

@@ -1,4 +1,4 @@
-//! `cascade train classifier` and `head`, from a recording to a cascade that uses them.
+//! `cascade train classifier`, `head` and `drafter`, from a recording to a cascade that uses them.
 
 use std::fs;
 use std::path::Path;
@@ -247,4 +247,53 @@ fn samples_with_probabilities_become_a_head_for_sampling() {
         at("classifier")
     ));
     assert!(message.contains("temperature 1"), "{message}");
+}
+
+/// Both kinds: from a recording to a drafter that changes nothing but the number of forwards.
+#[test]
+fn a_recording_becomes_a_head_that_drafts() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let demo = project("configs/demo-llama.yaml");
+    let (trace, states) = (at("trace.jsonl"), at("states"));
+    run(&format!(
+        "trace record --config {demo} --dataset problems --limit 12 --max-new-tokens 24 -o {trace}"
+    ));
+    let train = |out: &str, more: &str| {
+        format!(
+            "train drafter --trace {trace} --target embedded:demo-llama-target --states {states} --epochs 2 \
+             --out {out} {more}"
+        )
+    };
+    for (kind, file) in [
+        ("eagle --inner 64", "model.safetensors"),
+        ("medusa --heads 2", "medusa_lm_head.safetensors"),
+    ] {
+        let out = at(file);
+        let kind = format!("--kind {kind}");
+        let text = run(&train(&out, &kind));
+        for part in ["(replayed)", "Tokens per forward", "Held out"] {
+            assert!(text.contains(part), "`{part}` is missing in\n{text}");
+        }
+        let read = |file: &str| fs::read(Path::new(&out).join(file)).unwrap();
+        let weights = read(file);
+        // Nothing is left to do.
+        run(&train(&out, &format!("{kind} --resume")));
+        assert_eq!(weights, read(file));
+        let found: Value = serde_json::from_slice(&read("drafter.json")).unwrap();
+        assert_eq!(found["outputs"]["held_out"], 1, "{found}");
+        assert_eq!(history(Path::new(&out)).len(), 2);
+        assert!(refused(&train(&out, &kind)).contains("--resume goes on"));
+        let text = run(&format!(
+            "run -m embedded:demo-llama-target -d head:{out} --dataset problems --offset 20 --limit 1 \
+             --max-new-tokens 24 --compare --json"
+        ));
+        let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!(record["equal_to_plain"], true, "{record}");
+    }
+    let t5 = refused(&format!(
+        "train drafter --trace {trace} --target embedded:demo-t5-target --out {}",
+        at("other")
+    ));
+    assert!(t5.contains("is encoder-decoder"), "{t5}");
 }

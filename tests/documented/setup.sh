@@ -89,6 +89,7 @@ for drafter in chain:max_gram tree:max_gram_tree bigrams:max_gram; do
 done
 printf 'target: { model: lmsys/vicuna-7b-v1.3 }\ndrafters: [{ model: double7/vicuna-68m }, { max_gram: {} }]\nprompt: vicuna\n' > base.yaml
 cp tree.yaml FILE
+printf 'target: { model: ./my-model }\ndrafters: [{ head: ./my-head }, { model: ./small }]\nprompt: problem\n' > heads.yaml
 
 # Recordings.
 quietly cascade trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
 ];
 
 /// Examples of each command, which a test parses.
-const EXAMPLES: [(&str, &[&str]); 47] = [
+const EXAMPLES: [(&str, &[&str]); 48] = [
     (
         "run",
         &[
@@ -184,6 +184,10 @@ const EXAMPLES: [(&str, &[&str]); 47] = [
     (
         "train head",
         &["cascade train head --trace t5.jsonl -d ./small --cost 0.1 --out head"],
+    ),
+    (
+        "train drafter",
+        &["cascade train drafter --trace t5.jsonl --target ./my-model --out my-head"],
     ),
     (
         "reproduce",

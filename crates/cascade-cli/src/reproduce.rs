@@ -73,7 +73,7 @@ struct RunExperiment {
     config: Option<PathBuf>,
 
     /// The models: demo, paper, demo-t5, demo-llama, t5-xxl, vicuna-7b, or a configuration file, of
-    /// which the target, the largest and the smallest neural drafter and Max-Gram are used.
+    /// which the target, the largest and the smallest neural drafter, heads and Max-Gram are used.
     #[arg(long, value_name = "demo|paper|CONFIG", default_value = "demo")]
     models: String,
 
@@ -103,8 +103,8 @@ struct RunExperiment {
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
-    /// Recorded outputs, greedy or sampled, for experiments that replay; specdec and disco do if
-    /// they are given.
+    /// Recorded outputs, greedy or sampled, for experiments that replay; spec-bench, specdec
+    /// and disco do if they are given.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
@@ -265,7 +265,7 @@ impl RunExperiment {
         let experiment = definition.name.clone();
         match (definition.kind, &self.trace) {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
-            (Kind::Replay | Kind::Lengths, Some(trace)) => {
+            (Kind::Replay | Kind::Drafters | Kind::Lengths, Some(trace)) => {
                 let trace = Arc::new(Trace::open_any(trace)?);
                 let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
                 let recorded = (trace, tokenizer);
@@ -279,7 +279,9 @@ impl RunExperiment {
     }
 
     fn models(&self, definition: &Definition) -> Result<Config> {
-        let names = definition.models.as_ref();
+        let recorded = self.trace.is_some();
+        let on_recording = recorded.then(|| definition.clone().on_recording());
+        let names = on_recording.as_ref().unwrap_or(definition).models.as_ref();
         let name = match (self.models.as_str(), names) {
             ("demo", Some(names)) => &names.demo,
             ("paper", Some(names)) => &names.paper,

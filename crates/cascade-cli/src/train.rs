@@ -1,5 +1,6 @@
-//! `cascade train`: networks that decide when a drafter stops.
+//! `cascade train`: networks that decide when a drafter stops, and heads that draft.
 
+mod drafter;
 mod folder;
 mod head;
 mod report;
@@ -20,6 +21,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
+use self::drafter::DrafterArgs;
 use self::folder::TrainingFolder;
 use self::head::HeadArgs;
 use self::report::Found;
@@ -44,6 +46,13 @@ pub(crate) enum TrainCommand {
     /// Record outputs first: `cascade trace record`. They are split as for a classifier. A
     /// configuration uses the result as `stop_rule: { head: { folder: … } }` of the drafter.
     Head(HeadArgs),
+    /// Train a head that drafts, EAGLE's or Medusa's: what the target says next, from its hidden
+    /// states.
+    ///
+    /// Record outputs first: `cascade trace record`. The target reads each of them once, and its
+    /// states are kept in files. Outputs are split as for a classifier. A configuration uses the
+    /// result as a drafter, `{ head: … }`, a command line as `-d head:FOLDER`.
+    Drafter(DrafterArgs),
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +115,7 @@ pub(crate) fn run(command: &TrainCommand) -> Result<ExitCode> {
     match command {
         TrainCommand::Classifier(args) => args.run(Timestamp::now())?,
         TrainCommand::Head(args) => args.run(Timestamp::now())?,
+        TrainCommand::Drafter(args) => args.run(Timestamp::now())?,
     }
     Ok(ExitCode::SUCCESS)
 }

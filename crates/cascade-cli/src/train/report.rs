@@ -109,7 +109,7 @@ impl Found<'_> {
         let report = Report::new(title, summary.clone(), manifest)
             .table(table)
             .plot(
-                self.losses()?,
+                losses(&self.history, self.evidence, "cross-entropy, nats")?,
                 "Loss by epoch; the weights of the least one on the outputs to choose by are kept.",
             )
             .plot(
@@ -156,20 +156,6 @@ impl Found<'_> {
             }))
     }
 
-    fn losses(&self) -> Result<Plot> {
-        let line = |name: &str, of: &dyn Fn(&Epoch) -> f64| {
-            let points = self.history.iter();
-            let points = points.map(|epoch| (epoch.epoch as f64, Figure::new(of(epoch))));
-            Line::new(name, self.evidence, points.collect::<Vec<_>>())
-        };
-        let lines = vec![
-            line("training", &|epoch| epoch.training_loss),
-            line("outputs to choose by", &|epoch| epoch.choice_loss),
-        ];
-        let axes = (Axis::new("epoch"), Axis::new("cross-entropy, nats"));
-        Ok(Plot::lines("Loss", axes.0, axes.1, lines)?)
-    }
-
     fn calibration(&self) -> Result<Plot> {
         let bins = self.held_out.bins.iter().filter(|bin| bin.tokens > 0);
         let points = bins.map(|bin| (bin.predicted, Figure::new(bin.accepted)));
@@ -182,4 +168,23 @@ impl Found<'_> {
         let y = Axis::new("share of accepted tokens").from_zero();
         Ok(Plot::lines("Calibration, held out", x, y, lines)?)
     }
+}
+
+/// Loss by epoch.
+pub(super) fn losses(history: &[Epoch], evidence: Evidence, axis: &str) -> Result<Plot> {
+    let line = |name: &str, of: &dyn Fn(&Epoch) -> f64| {
+        let points = history.iter();
+        let points = points.map(|epoch| (epoch.epoch as f64, Figure::new(of(epoch))));
+        Line::new(name, evidence, points.collect::<Vec<_>>())
+    };
+    let lines = vec![
+        line("training", &|epoch| epoch.training_loss),
+        line("outputs to choose by", &|epoch| epoch.choice_loss),
+    ];
+    Ok(Plot::lines(
+        "Loss",
+        Axis::new("epoch"),
+        Axis::new(axis),
+        lines,
+    )?)
 }

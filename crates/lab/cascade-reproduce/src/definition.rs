@@ -94,8 +94,10 @@ pub struct Definition {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AssumedCosts {
-    /// A forward of the drafter; 0 for a statistical one.
-    pub drafter: f64,
+    /// A forward of the drafter; 0 for a statistical one. Where drafters of all kinds are compared,
+    /// each one's is its share of the target's parameters if nothing is said.
+    #[serde(default)]
+    pub drafter: Option<f64>,
     /// A further row of a forward, as a share of its first.
     pub row: f64,
 }
@@ -104,8 +106,10 @@ pub struct AssumedCosts {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
-    /// What forwards are assumed to cost.
-    pub assumed: AssumedCosts,
+    /// The models of recordings, if they are others.
+    pub models: Option<ModelNames>,
+    /// What forwards are assumed to cost, where lengths of drafts are compared.
+    pub assumed: Option<AssumedCosts>,
     /// The row whose gain over others is reported.
     pub gain_of: Option<String>,
     /// The rows, the first of which is plain decoding.
@@ -156,6 +160,10 @@ pub enum Kind {
     Positions,
     /// Drafters are replayed on recorded outputs.
     Replay,
+    /// Drafters of all kinds and cascades of them, live or on recorded outputs: compared by tokens
+    /// per forward of the target and by walltime, by category. Rows whose drafters the models do
+    /// not have are left out.
+    Drafters,
     /// One drafter under rules that decide how much it drafts, live or on recorded outputs:
     /// compared by what is discarded, how often the target verifies, and time.
     Lengths,
@@ -455,8 +463,10 @@ impl Definition {
     fn check_rules(&self) -> Result<()> {
         self.check_metrics()?;
         self.check_criteria()?;
-        if self.kind != Kind::Lengths {
-            return self.refuse_rules();
+        match self.kind {
+            Kind::Lengths => {}
+            Kind::Drafters => return self.check_schedules(),
+            _ => return self.refuse_rules(),
         }
         self.check_costs()?;
         let of_several = |row: &&Row| row.drafters.len() > 1 || row.children > 1;
@@ -519,21 +529,41 @@ impl Definition {
         }
     }
 
+    /// Drafters of all kinds draft as much as their K matrices say, or as pays.
+    fn check_schedules(&self) -> Result<()> {
+        let other = |setting: &Setting| !matches!(setting.rule, None | Some(DraftRule::Online));
+        let mut rows = self.all_rows();
+        match rows.find(|row| row.settings().iter().any(other)) {
+            None => Ok(()),
+            Some(row) => Err(self.wrong(
+                &format!(
+                    "`{}` has rules for drafts other than `online`",
+                    row.algorithm
+                ),
+                "leave them out, or make it `kind: lengths`",
+            )),
+        }
+    }
+
     fn check_costs(&self) -> Result<()> {
         let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
         let Some(own) = self.assumed else {
             return Err(self.wrong("`assumed` is missing", cure));
         };
         let recorded = self.recorded.as_ref().map(|recorded| recorded.assumed);
+        if recorded == Some(None) {
+            return Err(self.wrong("`assumed` is missing in `recorded`", cure));
+        }
         let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
-        let good = |costs: &AssumedCosts| is_cost(costs.drafter) && is_cost(costs.row);
-        match [Some(own), recorded]
+        let good = |costs: &AssumedCosts| costs.drafter.is_some_and(is_cost) && is_cost(costs.row);
+        match [Some(own), recorded.flatten()]
             .iter()
             .flatten()
             .find(|costs| !good(costs))
         {
             None => Ok(()),
             Some(AssumedCosts { drafter, row }) => {
+                let drafter = drafter.map_or("none".to_owned(), |drafter| drafter.to_string());
                 let problem =
                     format!("`assumed` has drafter {drafter} and row {row}, which are no costs");
                 Err(self.wrong(&problem, cure))
@@ -564,7 +594,8 @@ impl Definition {
     pub fn on_recording(mut self) -> Self {
         if let Some(recorded) = self.recorded.take() {
             self.rows = recorded.rows;
-            self.assumed = Some(recorded.assumed);
+            self.models = recorded.models.or(self.models);
+            self.assumed = recorded.assumed;
             self.gain_of = recorded.gain_of;
             // These are of the paper's models.
             self.heads.clear();

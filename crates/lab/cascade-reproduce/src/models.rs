@@ -18,8 +18,8 @@ use cascade_engine::{
 };
 use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
-use cascade_models::{LoadedModel, ModelFile, Participant, Tokenizer};
-use cascade_ngram::{BigramTable, MaxGramConfig, PromptLookupConfig};
+use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};
+use cascade_ngram::{BigramTable, MaxGramConfig, MaxGramTreeConfig, PromptLookupConfig};
 use cascade_report::{Evidence, Sha256, Weights};
 
 use crate::definition::AssumedCosts;
@@ -28,7 +28,7 @@ use crate::oracle::KnownLengths;
 use crate::plan::PlannedModel;
 use crate::trained::TrainedRules;
 use crate::variant::{Role, Variant};
-use crate::{Definition, Error, Result};
+use crate::{Definition, Error, Kind, Result};
 
 /// Nodes of a draft at most, whatever the models' configuration says: more than any K matrix of the
 /// papers asks for, with eight children at each depth.
@@ -46,6 +46,8 @@ pub struct Models {
     drafters: BTreeMap<Role, Drafter>,
     /// Weights of the neural ones.
     neural: BTreeMap<Role, Arc<LoadedModel>>,
+    /// And of those that read the target's states.
+    heads: BTreeMap<Role, Arc<Head>>,
     table: Option<Arc<BigramTable>>,
     /// Trained rules, if any are compared.
     rules: TrainedRules,
@@ -66,6 +68,13 @@ enum Answers {
 }
 
 impl Answers {
+    fn model(&self) -> Option<&Arc<LoadedModel>> {
+        match self {
+            Self::Live(model) => Some(model),
+            Self::Recorded(..) => None,
+        }
+    }
+
     fn vocabulary(&self) -> Fingerprint {
         match self {
             Self::Live(model) => model.tokenizer.fingerprint(),
@@ -116,11 +125,19 @@ impl Models {
         pool: ModelPool,
         target: Answers,
     ) -> Result<Self> {
-        let drafters = drafters(definition, config)?;
+        let mut drafters = drafters(definition, config)?;
         let vocabulary = target.vocabulary();
         let mut base = in_the_papers_settings(config);
         base.label = format!("{} with {}", definition.name, config.label);
         let neural = load_drafters(&pool, &base, &drafters, &vocabulary)?;
+        let heads = match target.model() {
+            Some(target) => heads(definition, config, &pool, target)?,
+            None => BTreeMap::new(),
+        };
+        let named = |(&role, (drafter, _)): (&Role, &(Drafter, _))| {
+            (role, drafter.clone().named(role.name()))
+        };
+        drafters.extend(heads.iter().map(named));
         let table = match drafters.get(&Role::Mag).and_then(bigram) {
             Some(locator) => Some(pool.table(locator, &vocabulary)?),
             None => None,
@@ -131,6 +148,10 @@ impl Models {
             base,
             drafters,
             neural,
+            heads: heads
+                .into_iter()
+                .map(|(role, (_, head))| (role, head))
+                .collect(),
             table,
             rules: TrainedRules::default(),
             assumed: definition.assumed,
@@ -250,7 +271,7 @@ impl Models {
     /// are any, each drafter its own.
     fn times(&self, variant: &Variant) -> Option<AssumedTimes> {
         let Some((target, drafters)) = &self.costs else {
-            return self.assumed.map(assumed_times);
+            return self.assumed.map(|costs| self.assumed_times(costs, variant));
         };
         let of_variant = variant.drafters.iter();
         Some(AssumedTimes {
@@ -260,6 +281,35 @@ impl Models {
                 .filter_map(|role| drafters.get(role).cloned())
                 .collect(),
         })
+    }
+
+    /// Times on a clock of their own; only their ratios matter. A drafter's is by its parameters if
+    /// none is said.
+    fn assumed_times(&self, costs: AssumedCosts, variant: &Variant) -> AssumedTimes {
+        const FORWARD: f64 = 1e-3;
+        let target = self
+            .target
+            .model()
+            .map_or(0, |model| model.num_parameters());
+        let share = |parameters: usize| parameters as f64 / target.max(1) as f64;
+        let by_parameters = variant.drafters.iter().filter_map(|role| {
+            let model = self.neural.get(role).map(|model| model.num_parameters());
+            let head = self
+                .heads
+                .get(role)
+                .map(|head| head.parameters_per_forward());
+            model.or(head).map(share)
+        });
+        let drafters: Vec<f64> = match costs.drafter {
+            Some(drafter) => vec![drafter],
+            None => by_parameters.collect(),
+        };
+        let times = |cost: f64| RowTimes::linear(cost * FORWARD, costs.row);
+        AssumedTimes {
+            clock: VirtualClock::default(),
+            target: times(1.0),
+            drafters: drafters.into_iter().map(times).collect(),
+        }
     }
 
     /// A cascade that drafts as many tokens as the target, which will say these, will keep. A
@@ -398,6 +448,9 @@ impl Models {
                 planned.push(planned_model(role.name(), model)?);
             }
         }
+        for (role, head) in &self.heads {
+            planned.push(planned_head(role.name(), head)?);
+        }
         if let Some(table) = &self.table {
             let hash = Sha256::of(table.as_bytes());
             planned.push(PlannedModel {
@@ -455,16 +508,6 @@ impl Models {
     }
 }
 
-/// Times on a clock of their own; only their ratios matter.
-fn assumed_times(costs: AssumedCosts) -> AssumedTimes {
-    const FORWARD: f64 = 1e-3;
-    AssumedTimes {
-        clock: VirtualClock::default(),
-        target: RowTimes::linear(FORWARD, costs.row),
-        drafters: vec![RowTimes::linear(costs.drafter * FORWARD, costs.row)],
-    }
-}
-
 /// The models' configuration with the settings that the papers' experiments share, in place of its
 /// own: no drafters yet, strict reviews of statistical drafts, each drafter after the one before,
 /// and room for the widest tree. Texts end where the target ends them.
@@ -485,24 +528,69 @@ fn in_the_papers_settings(config: &Config) -> Config {
 fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, Drafter>> {
     let roles = definition.rows.iter().flat_map(|row| &row.drafters);
     let mut drafters = BTreeMap::new();
-    for &role in roles {
-        let drafter = drafter(role, config).map_err(|what| Error::NoDrafter {
-            models: config.label.clone(),
-            experiment: definition.name.clone(),
-            what,
-        })?;
-        drafters.insert(role, drafter.named(role.name()));
+    let optional = definition.kind == Kind::Drafters;
+    for &role in roles.filter(|role| !Role::HEADS.contains(role)) {
+        match drafter(role, config, optional) {
+            Ok(drafter) => drafters.insert(role, drafter.named(role.name())),
+            // Rows that name it are left out.
+            Err(_) if optional => None,
+            Err(what) => {
+                return Err(Error::NoDrafter {
+                    models: config.label.clone(),
+                    experiment: definition.name.clone(),
+                    what,
+                })
+            }
+        };
     }
     Ok(drafters)
 }
 
-/// The drafter of a role, or what the configuration lacks.
-fn drafter(role: Role, config: &Config) -> std::result::Result<Drafter, &'static str> {
-    let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
+/// The heads that the rows of an experiment name and the models' configuration has, by their kinds.
+fn heads(
+    definition: &Definition,
+    config: &Config,
+    pool: &ModelPool,
+    target: &LoadedModel,
+) -> Result<BTreeMap<Role, (Drafter, Arc<Head>)>> {
+    let mut heads = BTreeMap::new();
+    let named = |role: &Role| {
+        definition
+            .rows
+            .iter()
+            .any(|row| row.drafters.contains(role))
+    };
+    if !Role::HEADS.iter().any(named) {
+        return Ok(heads);
+    }
+    for drafter in config.drafters() {
+        let Drafter::Neural { model, .. } = drafter else {
+            continue;
+        };
+        if !model.is_head {
+            continue;
+        }
+        let head = pool.head_of(model, &target.model)?;
+        let role = match head.kind() {
+            "Medusa" => Role::Medusa,
+            _ => Role::Eagle,
+        };
+        heads.entry(role).or_insert((drafter.clone(), head));
+    }
+    heads.retain(|role, _| named(role));
+    Ok(heads)
+}
+
+/// The drafter of a role, or what the configuration lacks. What drafts from the text may be `usual`
+/// where the configuration has no settings of it.
+fn drafter(role: Role, config: &Config, usual: bool) -> std::result::Result<Drafter, &'static str> {
+    let neural =
+        |drafter: &&Drafter| matches!(drafter, Drafter::Neural { model, .. } if !model.is_head);
     let mut all_neural = config.drafters().iter().filter(neural);
     let max_gram = || {
         let found = config.drafters().iter().find_map(Drafter::settings);
-        found.cloned().ok_or("`max_gram`")
+        let usual = usual.then(MaxGramConfig::default);
+        found.cloned().or(usual).ok_or("`max_gram`")
     };
     match role {
         Role::Base => all_neural.next().cloned().ok_or("neural drafter"),
@@ -512,7 +600,13 @@ fn drafter(role: Role, config: &Config) -> std::result::Result<Drafter, &'static
             config.bigram = None;
             Drafter::statistical(config)
         }),
+        Role::Tree => {
+            let found = config.drafters().iter().find_map(Drafter::settings);
+            let found: Option<&MaxGramTreeConfig> = found;
+            Ok(Drafter::statistical(found.cloned().unwrap_or_default()))
+        }
         Role::PromptLookup => Ok(Drafter::statistical(PromptLookupConfig::default())),
+        Role::Eagle | Role::Medusa => Err("head"),
     }
 }
 
@@ -563,9 +657,31 @@ fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
         .iter()
         .chain([&loaded.config])
         .chain(loaded.tokenizer.all());
-    let mut files = Vec::new();
-    for file in all.chain(&loaded.generation_config) {
-        files.push(match file {
+    let files = hashes(all.chain(&loaded.generation_config))?;
+    Ok(PlannedModel {
+        place: place.to_owned(),
+        parameters: model.num_parameters(),
+        dtype: Some(model.dtype.as_str().to_owned()),
+        weights: weights(place, &model.name, files),
+    })
+}
+
+/// A head with the hashes of its files, and the parameters that drafting a token reads.
+fn planned_head(place: &str, head: &Head) -> Result<PlannedModel> {
+    let files = head.files();
+    let hashes = hashes(files.weights.iter().chain([&files.config]))?;
+    Ok(PlannedModel {
+        place: place.to_owned(),
+        parameters: head.parameters_per_forward(),
+        dtype: None,
+        weights: weights(place, head.name(), hashes),
+    })
+}
+
+fn hashes<'f>(files: impl Iterator<Item = &'f ModelFile>) -> Result<Vec<(String, Sha256)>> {
+    let mut hashes = Vec::new();
+    for file in files {
+        hashes.push(match file {
             // Read piece by piece: it may be larger than the memory.
             ModelFile::Disk(path) => (base_name(&file.to_string()), Sha256::of_file(path)?),
             other => {
@@ -574,12 +690,7 @@ fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
             }
         });
     }
-    Ok(PlannedModel {
-        place: place.to_owned(),
-        parameters: model.num_parameters(),
-        dtype: Some(model.dtype.as_str().to_owned()),
-        weights: weights(place, &model.name, files),
-    })
+    Ok(hashes)
 }
 
 /// A path without its folders: where a file lies is not what it is.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
-use crate::{Definition, Error, Result, Variant};
+use crate::{Definition, Error, Kind, Result, Role, Variant};
 
 /// The largest file of a folder of results that is read.
 pub(crate) const LARGEST_OWN: u64 = 4 << 30;
@@ -140,7 +140,19 @@ impl Plan {
     /// # Errors
     /// As [`definition`](Self::definition).
     pub(crate) fn variants_of(&self, definition: &Definition) -> Result<Vec<Variant>> {
-        definition.variants_with(|name| trained::has(&self.rules, name))
+        let mut all = definition.variants_with(|name| trained::has(&self.rules, name))?;
+        if definition.kind == Kind::Drafters {
+            all.retain(|variant| self.lacks(&variant.drafters).is_none());
+        }
+        Ok(all)
+    }
+
+    /// The first neural drafter of these that did not take part, since the models do not have it.
+    pub(crate) fn lacks(&self, drafters: &[Role]) -> Option<Role> {
+        let lacks = |role: &Role| {
+            role.is_neural() && self.models.iter().all(|model| model.place != role.name())
+        };
+        drafters.iter().copied().find(lacks)
     }
 
     /// What a folder of results is marked with.

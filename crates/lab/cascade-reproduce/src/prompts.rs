@@ -251,7 +251,10 @@ fn template(dataset: &str, models: &Models) -> Result<PromptTemplate> {
     if let Ok(Dataset::Problems(set)) = dataset.parse() {
         return Ok(set.template(models.prompt_template()));
     }
+    // Questions of several kinds have no form of their own.
+    let several = dataset == "spec-bench";
     let name = match models.architecture() {
+        Architecture::DecoderOnly if several => "vicuna".to_owned(),
         Architecture::EncoderDecoder => format!("t5-{dataset}"),
         Architecture::DecoderOnly => format!("vicuna-{dataset}"),
     };

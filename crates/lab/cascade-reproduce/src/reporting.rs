@@ -1,11 +1,11 @@
 //! From a folder of results to tables and plots.
 
+mod by_category;
 mod comparison;
 mod data;
 mod lengths;
 mod notes;
 mod positions;
-mod replayed;
 mod samples;
 
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     let made = match data.definition.kind {
         Kind::Ewif | Kind::Cascades => comparison::made(&data)?,
         Kind::Positions => positions::made(&data)?,
-        Kind::Replay => replayed::made(&data)?,
+        Kind::Replay | Kind::Drafters => by_category::made(&data)?,
         Kind::Lengths => lengths::made(&data)?,
     };
     let mut manifest = manifest;

@@ -23,13 +23,22 @@ pub enum Role {
     Mag,
     /// Max-Gram without a bigram table.
     MagAlone,
+    /// The tree of all matches: with its table, if the models' configuration has one with a table.
+    Tree,
     /// Prompt lookup of n-grams up to 3.
     PromptLookup,
+    /// The first head of EAGLE of the models' configuration, of any of its versions.
+    Eagle,
+    /// The first heads of Medusa.
+    Medusa,
 }
 
 impl Role {
     /// Those that are neural models.
-    pub const NEURAL: [Self; 2] = [Self::Base, Self::Small];
+    pub const NEURAL: [Self; 4] = [Self::Base, Self::Small, Self::Eagle, Self::Medusa];
+
+    /// Those that read the target's hidden states.
+    pub(crate) const HEADS: [Self; 2] = [Self::Eagle, Self::Medusa];
 
     /// The paper's word.
     pub const fn name(self) -> &'static str {
@@ -38,13 +47,16 @@ impl Role {
             Self::Small => "small",
             Self::Mag => "mag",
             Self::MagAlone => "mag without bigrams",
+            Self::Tree => "tree",
             Self::PromptLookup => "prompt lookup",
+            Self::Eagle => "EAGLE",
+            Self::Medusa => "Medusa",
         }
     }
 
     /// Whether it is a neural model, which costs something.
     pub const fn is_neural(self) -> bool {
-        matches!(self, Self::Base | Self::Small)
+        matches!(self, Self::Base | Self::Small | Self::Eagle | Self::Medusa)
     }
 }
 
@@ -120,9 +132,11 @@ impl Setting {
         let neural = drafters.iter().filter(|role| role.is_neural()).count();
         let missing = |what: &str| self.wrong(drafters, format!("{what} is missing"));
         // A schedule decides alone.
-        let alone = self.rule.as_ref().is_some_and(DraftRule::is_schedule);
-        let k11 = self.k11.or(alone.then_some(1));
-        let k11 = k11.ok_or_else(|| missing("k11"));
+        if self.rule.as_ref().is_some_and(DraftRule::is_schedule) {
+            let row = |i: usize| (0..drafters.len()).map(|j| usize::from(j >= i)).collect();
+            return Ok((0..drafters.len()).map(row).collect());
+        }
+        let k11 = self.k11.ok_or_else(|| missing("k11"));
         match (neural, drafters.len() - neural) {
             (0, 0) => Ok(Vec::new()),
             (0, 1) => Ok(vec![vec![self.k11.unwrap_or(M)]]),
@@ -156,7 +170,9 @@ impl Setting {
         }
         let problem = match drafters.first() {
             None => "nothing drafts, so that there is nothing to decide",
-            Some(_) if drafters.len() > 1 => "a rule decides for one drafter",
+            Some(_) if drafters.len() > 1 && *rule != DraftRule::Online => {
+                "a rule decides for one drafter"
+            }
             Some(role) if rule.trained().is_some() && !role.is_neural() => {
                 "a trained rule reads what only neural drafters compute"
             }

@@ -332,7 +332,7 @@ impl ModelPool {
     ///
     /// # Errors
     /// As [`load_head`]; a device that is not there.
-    pub(crate) fn head_of(
+    pub fn head_of(
         &self,
         neural: &Neural,
         target: &Arc<Model>,

@@ -58,7 +58,9 @@ impl Times {
             };
         }
         let costs = data.definition.assumed;
-        let (drafter, row) = costs.map_or((0.0, 0.0), |costs| (costs.drafter, costs.row));
+        let (drafter, row) = costs.map_or((0.0, 0.0), |costs| {
+            (costs.drafter.unwrap_or(0.0), costs.row)
+        });
         let roles = data
             .variants
             .iter()

@@ -145,7 +145,7 @@ fn costs(data: &Data) -> Option<String> {
             "What weighs costs ({}) decides by assumed ones, so that results do not depend on the machine: a forward of the \
              drafter takes {}, and a further row {}, of a forward of the target.",
             weighing.join(", "),
-            costs.drafter,
+            costs.drafter.unwrap_or(0.0),
             costs.row
         )
     })

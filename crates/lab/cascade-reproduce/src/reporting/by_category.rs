@@ -1,0 +1,141 @@
+//! Drafters side by side, by category: tokens per forward, and walltime where the target ran.
+
+use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
+
+use super::data::{Data, Sheet, INTERVALS};
+use super::{notes, Made};
+use crate::record::Run;
+use crate::Result;
+
+/// What drafters are compared by.
+struct Measure {
+    title: &'static str,
+    unit: &'static str,
+    of: fn(&Sheet<'_>, usize, &Data) -> Option<Figure>,
+}
+
+const TOKENS: Measure = Measure {
+    title: "tokens per forward of the target",
+    unit: "tokens per forward",
+    of: |sheet, variant, data| sheet.acceptance_length(variant).figure(data.bootstrap()),
+};
+
+const WALLTIME: Measure = Measure {
+    title: "walltime × plain",
+    unit: "× plain decoding",
+    of: |sheet, variant, _| sheet.speedup(variant),
+};
+
+pub(super) fn made(data: &Data) -> Result<Made> {
+    let mut made = Made {
+        summary: String::new(),
+        tables: Vec::new(),
+        plots: Vec::new(),
+        best: None,
+        overview: None,
+    };
+    let measures = match data.plan.evidence {
+        Evidence::Measured => vec![TOKENS, WALLTIME],
+        _ => vec![TOKENS],
+    };
+    let mut sentences = Vec::new();
+    for measure in &measures {
+        sentences.extend(add(&mut made, data, measure)?);
+    }
+    made.summary = sentences.join("\n");
+    Ok(made)
+}
+
+/// A table and a plot; a sentence about all prompts.
+fn add(made: &mut Made, data: &Data, measure: &Measure) -> Result<Option<String>> {
+    let mut groups: Vec<Option<String>> = categories(data).into_iter().map(Some).collect();
+    groups.push(None);
+    let in_group = |group: &Option<String>, run: &Run| match group {
+        None => true,
+        Some(group) => run.category.as_ref().unwrap_or(&run.dataset) == group,
+    };
+    let sheets = groups
+        .iter()
+        .map(|group| data.sheet(|run| in_group(group, run)));
+    let sheets: Vec<Sheet<'_>> = sheets.collect();
+    let names = groups
+        .into_iter()
+        .map(|group| group.unwrap_or_else(|| "all".to_owned()));
+    let names: Vec<String> = names.collect();
+    let prompts = sheets.iter().map(|sheet| sheet.prompts().to_string());
+    let title = format!("{}: {}", data.definition.title, measure.title);
+    let mut table = Table::new(&title)
+        .labels("Category", names.clone())?
+        .labels("Turns", prompts)?;
+    let (mut bars, mut found) = (Vec::new(), Vec::new());
+    for (variant, of) in data.variants.iter().enumerate() {
+        let name = &data.definition.rows[of.row].algorithm;
+        let right = data.failure(variant).is_none();
+        let figure = |sheet: &Sheet<'_>| (measure.of)(sheet, variant, data).filter(|_| right);
+        let figures: Vec<Option<Figure>> = sheets.iter().map(figure).collect();
+        if let Some(all) = figures.last().copied().flatten() {
+            found.push(format!("{name} {:.3}", all.value));
+        }
+        let column = Figures::new(name, data.plan.evidence, figures.clone());
+        table = table.figures(column.decimals(3).unit(measure.unit).intervals(INTERVALS))?;
+        bars.push(Bars::new(name, data.plan.evidence, figures));
+    }
+    table = table.note(notes::endings(&data.sheet(|_| true)));
+    for note in left_out(data).into_iter().chain(notes::all(data)) {
+        table = table.note(match data.plan.evidence {
+            Evidence::Replayed => note.replace("plain decoding's", "the recorded one"),
+            _ => note,
+        });
+    }
+    made.tables.push(table);
+    let plot = Plot::bars(&title, names, Axis::new(measure.unit), bars)?;
+    let how = match data.plan.evidence {
+        Evidence::Replayed => "Replayed from",
+        _ => "Measured with",
+    };
+    made.plots
+        .push((plot, format!("{how} {}.", notes::models(data))));
+    let sentence = || {
+        format!(
+            "{}, all prompts: {}.",
+            capital(measure.title),
+            found.join(", ")
+        )
+    };
+    Ok((!found.is_empty()).then(sentence))
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+/// Rows whose drafters the models do not have.
+fn left_out(data: &Data) -> Option<String> {
+    let lacking = data.definition.rows.iter().filter_map(|row| {
+        let lacks = data.plan.lacks(&row.drafters)?;
+        Some(format!("{} ({})", row.algorithm, lacks.name()))
+    });
+    let lacking: Vec<String> = lacking.collect();
+    (!lacking.is_empty()).then(|| {
+        format!(
+            "Left out, since these models have not the drafter in brackets: {}.",
+            lacking.join(", ")
+        )
+    })
+}
+
+/// In the order in which they come up; a dataset without categories is one.
+fn categories(data: &Data) -> Vec<String> {
+    let mut categories: Vec<String> = Vec::new();
+    for suite in &data.plan.suites {
+        for asked in &suite.prompts {
+            let category = asked.category.as_ref().unwrap_or(&suite.dataset);
+            if !categories.contains(category) {
+                categories.push(category.clone());
+            }
+        }
+    }
+    categories
+}
