@@ -96,8 +96,8 @@ fn texts_together_draft_nearly_as_well_as_the_best_length_in_hindsight() {
     compare(2, TREE, 1..2, &[2, 8]);
 }
 
-/// Plain decoding is the length of 0: with any number of texts, drafting loses little over it. Fixed
-/// lengths of a tree are those of its main path.
+/// Plain decoding is the length of 0: with any number of texts, drafting loses little over it.
+/// Fixed lengths of a tree are those of its main path.
 #[test]
 #[ignore = "slow: hundreds of replays; run with --run-ignored all"]
 fn any_number_of_texts_drafts_nearly_as_well_as_the_best_length_in_hindsight() {

@@ -1,6 +1,7 @@
 //! Drafters of all kinds side by side, heads among them.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use cascade_config::{AssembleOptions, Config};
@@ -72,7 +73,7 @@ fn experiment(config: &Config) -> Experiment {
 
 fn results(experiment: &Experiment, folder: &Path) -> Vec<u8> {
     experiment
-        .run(folder, Shard::default(), false, || ())
+        .run(folder, Shard::default(), false, NonZeroUsize::MIN, || ())
         .unwrap();
     fs::read(folder.join("results.jsonl")).unwrap()
 }

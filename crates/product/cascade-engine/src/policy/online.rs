@@ -164,8 +164,8 @@ impl ReviewerState {
         }
     }
 
-    /// Learns who else had rows in a forward, and, where times are known and costs not `fixed`, what
-    /// it cost.
+    /// Learns who else had rows in a forward, and, where times are known and costs not `fixed`,
+    /// what it cost.
     fn learn_forward(&mut self, forward: &ForwardCost, usual: bool, fixed: bool) {
         let ForwardCost { rows, shared, .. } = *forward;
         let seconds = forward.time.as_secs_f64();

@@ -46,8 +46,8 @@ pub struct ForwardCost {
 }
 
 impl ForwardCost {
-    /// Whether it computed about as many rows as a draft of so many nodes asks for, and no prompt of
-    /// another text.
+    /// Whether it computed about as many rows as a draft of so many nodes asks for, and no prompt
+    /// of another text.
     pub(crate) fn is_usual(&self, nodes: usize) -> bool {
         let no_prompt = self.shared.is_none_or(|shared| !shared.reads_prompt);
         !self.encoded && self.rows <= nodes + 1 + UNUSUAL && no_prompt
