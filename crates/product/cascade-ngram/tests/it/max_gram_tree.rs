@@ -615,16 +615,15 @@ fn drafters_for_several_texts_share_earlier_answers_and_clones_do_not() {
     one.observe(&Observation::of_text(&[1, 2, 3], &[4, 5, 6]));
     // An answer is an earlier one when another begins.
     one.observe(&Observation::of_text(&[], &[]));
-    let drafted =
-        |drafter: &mut MaxGramTree| drafter.propose(&[9, 8, 3], Budget::chain(3)).into_tree();
-    assert_eq!(drafted(&mut another), TokenTree::chain([4, 5, 6]));
-    assert_eq!(drafted(&mut one.for_another_text()), drafted(&mut another));
-    assert_eq!(
-        clone.propose(&[9, 8, 3], tree(8)).tree().child(None, 4),
-        None
-    );
+    let knows = |drafter: &mut MaxGramTree| {
+        let draft = drafter.propose(&[1, 2, 3], tree(8));
+        draft.tree().child(None, 4).is_some()
+    };
+    assert!(knows(&mut another));
+    assert!(knows(&mut one.for_another_text()));
+    assert!(!knows(&mut clone));
     another.forget();
-    assert_eq!(one.propose(&[9, 8, 3], tree(8)).tree().child(None, 4), None);
+    assert!(!knows(&mut one));
 }
 
 #[test]
