@@ -1,5 +1,6 @@
 """Torch models as levels, beside the engine of this project and plain decoding of transformers."""
 
+import os
 import pathlib
 
 import cascade_decoding as cd
@@ -13,14 +14,12 @@ import cascade_decoding.torch as cdt  # noqa: E402
 from cascade_decoding.transformers import generate  # noqa: E402
 
 MODELS = pathlib.Path(__file__).parents[3] / "crates/lab/cascade-demo/models"
+#: The program's own word problems; CASCADE_TEST_PROBLEMS says how many.
 QUESTIONS = [
-    f"Question: {name} has {a} {things}. {other} has {b} times as many. How many {things} have the two? Answer:"
-    for name, other, things, a, b in [
-        ("Ann", "Tom", "shells", 12, 3),
-        ("Ben", "Mia", "cards", 7, 4),
-        ("Eva", "Leo", "coins", 20, 2),
-        ("Zoe", "Sam", "books", 9, 5),
-    ]
+    row["prompt"]
+    for row in cd.dataset(
+        "problems", cd.Config.open("embedded:demo-llama"), limit=int(os.environ.get("CASCADE_TEST_PROBLEMS", "4"))
+    )
 ]
 #: Differences of logits below which a token is a near-tie.
 NEAR = 1e-3
