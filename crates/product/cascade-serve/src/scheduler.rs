@@ -425,7 +425,9 @@ impl Scheduler {
             return self.release(idle, &started, &reservation);
         }
         let own = idle.as_ref().filter(|idle| idle.owner == Some(job.owner));
-        let known = match (are_own, own) {
+        // Of a session that is nobody's, the warm-up has read the start token.
+        let is_nobodys = idle.as_ref().is_some_and(|idle| idle.owner.is_none());
+        let known = match (are_own && !is_nobodys, own) {
             (true, _) => usize::MAX,
             (false, None) => 0,
             (false, Some(own)) => common_prefix(&own.context, &job.prompt.context),

@@ -100,7 +100,7 @@ fn texts_that_begin_alike_share_what_they_have_read_with_their_owner_alone() {
         }
         // Another session of the same client, whose first page is shared.
         assert_eq!(
-            server.metric("cascade:sessions_resting"),
+            own.metric("cascade:sessions_resting"),
             if keys.is_empty() { 2.0 } else { 3.0 }
         );
     }

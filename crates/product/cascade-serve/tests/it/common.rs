@@ -213,6 +213,15 @@ impl Client {
         Answer::of(request.send(body.to_string().as_bytes()).unwrap())
     }
 
+    /// A counter or gauge of `/metrics`.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let mut request = self.agent.get(format!("http://{}/metrics", self.address));
+        if let Some(key) = self.key {
+            request = request.header("Authorization", format!("Bearer {key}"));
+        }
+        Metrics(Answer::of(request.call().unwrap()).body).of(name, "")
+    }
+
     /// The body of a request that must succeed.
     pub(crate) fn ask(&self, path: &str, body: &Value) -> Value {
         let answer = self.post(path, body);

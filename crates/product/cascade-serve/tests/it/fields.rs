@@ -118,7 +118,7 @@ fn every_wrong_field_is_named() {
         // What only the engine can tell: the drafter below the first mixes no probabilities.
         (
             &completion,
-            json!({"speculation": {"tree": {"expand": "most_probable"}}}),
+            json!({"speculation": {"k": [2, 2, 4], "tree": {"expand": "most_probable"}}}),
             "`speculation`",
         ),
         (
