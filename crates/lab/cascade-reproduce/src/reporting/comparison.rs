@@ -86,13 +86,14 @@ fn add(
         table = table.note(note);
     }
     made.tables.push(table);
-    made.plots.push((
-        scored.plot(&title, &lines, metric)?,
-        format!(
-            "{}. The paper's figures, which are of its own models, are in the table.",
-            notes::title(data)
-        ),
-    ));
+    made.plots
+        .extend(scored.plot(&title, &lines, metric)?.map(|plot| {
+            let title = notes::title(data);
+            let caption = format!(
+                "{title}. The paper's figures, which are of its own models, are in the table."
+            );
+            (plot, caption)
+        }));
     if let Some(sentence) = scored.finding(dataset, metric) {
         made.summary = format!("{}\n{sentence}", made.summary).trim().to_owned();
     }
@@ -478,7 +479,12 @@ impl<'a> Scored<'a> {
         best.collect()
     }
 
-    fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Plot> {
+    /// `None` if there is no figure, as of the times of prompts that ran together.
+    fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Option<Plot>> {
+        let ours = self.each(lines, |variant| self.figure(variant));
+        if ours.iter().all(Option::is_none) {
+            return Ok(None);
+        }
         let groups = lines.iter().map(|line| {
             let drafters = line.row.drafters.iter().map(|role| role.name());
             let drafters: Vec<&str> = drafters.collect();
@@ -489,18 +495,13 @@ impl<'a> Scored<'a> {
             let label = format!("{} {} {best}", line.row.algorithm, drafters.join(", "));
             label.trim_end().to_owned()
         });
-        let ours = self.each(lines, |variant| self.figure(variant));
         let axis = match metric {
             Metric::Walltime => "speed by plain decoding's",
             _ => "SWI",
         };
         let bars = vec![Bars::new("ours", self.evidence(), ours)];
-        Ok(Plot::bars(
-            title,
-            groups.collect::<Vec<_>>(),
-            Axis::new(axis),
-            bars,
-        )?)
+        let groups: Vec<_> = groups.collect();
+        Ok(Some(Plot::bars(title, groups, Axis::new(axis), bars)?))
     }
 
     /// The best cascade beside the best speculative decoding; without one, the best of each row.

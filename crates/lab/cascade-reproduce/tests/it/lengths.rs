@@ -27,7 +27,7 @@ samples: 4
 max_new_tokens: 24
 metrics: [latency, speedup]
 gain_of: Classifier
-sampled: { temperature: 1, top_k: 50 }
+sampled: { temperature: 3, top_k: 50 }
 assumed: { drafter: 0.15, row: 0.05 }
 rows:
   - algorithm: Plain
@@ -348,7 +348,7 @@ fn sampled_as_the_paper_does_every_answer_is_plain_decodings() {
     assert!(pairs.clone().any(|(a, b)| a.output != b.output));
     let reported = reported(&out("sampled"));
     let text = table(&reported, "speed").to_markdown();
-    assert!(text.contains("Sampled: temperature 1, top-k 50"), "{text}");
+    assert!(text.contains("Sampled: temperature 3, top-k 50"), "{text}");
     // One is not the continuation of the other.
     let error = run(&prepare(false), &out("sampled"), "1/1", true).unwrap_err();
     assert!(
@@ -626,12 +626,12 @@ fn definitions_that_compare_no_lengths_are_refused() {
         ),
         ("drafter: 0.15", "drafter: -1", "which are no costs"),
         (
-            "sampled: { temperature: 1, top_k: 50 }",
+            "sampled: { temperature: 3, top_k: 50 }",
             "sampled: { temperature: 0 }",
             "does not sample",
         ),
         (
-            "sampled: { temperature: 1, top_k: 50 }",
+            "sampled: { temperature: 3, top_k: 50 }",
             "sampled: { temperature: 1, top_k: 0 }",
             "top_k is 0",
         ),
