@@ -18,6 +18,7 @@
 //! }
 //! let file = fitter.weights().to_json()?;
 //! # assert!(file.contains("context"));
+//! # Ok::<(), String>(())
 //! ```
 
 use std::ops::AddAssign;
