@@ -267,7 +267,7 @@ mod tests {
                 (9, 0.17, 0.18),
             ],
             vec![(1, 1.0, 1.1), (2, 2.1, 2.0), (32, 36.0, 35.0)],
-            // A model of so small a width that attention takes most of its time.
+            // As measured of a tiny model, four times alike.
             vec![(1, 0.088, 0.089), (16, 0.285, 0.286), (64, 1.539, 1.537)],
         ] {
             assert_eq!(problem(128, &times), None, "{times:?}");
