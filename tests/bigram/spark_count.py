@@ -86,7 +86,8 @@ def main(cascade):
         program += ["--shared", folder / "shared", "--out", folder / "counted", "--program", cascade, "--reduce", *settings]
         # The least that Spark needs, and no look for the machine's name in a network.
         own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(interpreter), "PYSPARK_SUBMIT_ARGS":
-               "--master local[2] --driver-memory 1g --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=3 pyspark-shell"}
+               "--master local[2] --driver-memory 1g --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=3 "
+               "--conf spark.sql.adaptive.coalescePartitions.enabled=false pyspark-shell"}
         done = subprocess.run(program, env={**os.environ, **own}, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert len(list((folder / "shared" / "sum").glob("*.parquet"))) > 1, "the sum is in one file, and order is not tested"
