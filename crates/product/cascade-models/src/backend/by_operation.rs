@@ -346,8 +346,8 @@ fn kernels_and_candle_agree_by_operation() {
             let cells = cells.map(|(_, far, family)| format!(" {far:.1e} ({family}) |"));
             println!("| {operation} |{}", cells.collect::<String>());
         }
-        // In fewer bits rows are rounded in different places, and the scores of T5's attention, which
-        // are not scaled, turn that into other weights: told, not judged.
+        // In fewer bits rows are rounded in different places, and the scores of T5's attention,
+        // which are not scaled, turn that into other weights: told, not judged.
         for (operation, far, family) in &columns[0] {
             assert!(*far <= 2e-5, "{family} on {at}: {operation} {far}");
         }
