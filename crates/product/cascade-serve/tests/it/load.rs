@@ -316,6 +316,7 @@ fn turns_are_fair() {
 fn memory_does_not_grow() {
     let asked = std::env::var("CASCADE_TEST_ANSWERS").ok();
     let of_a_client = asked.map_or(3000, |asked| asked.parse().unwrap()) / 50;
+    assert!(of_a_client > 0, "50 answers at least");
     // Of five clients, three wait for the memory of keys and values.
     let needed = {
         let config = config();
@@ -352,5 +353,6 @@ fn memory_does_not_grow() {
     assert_eq!(answers, 50.0 * of_a_client as f64);
     println!("MB after each tenth of {answers} answers: {figures:.1?}");
     let (first, last) = (figures[1], figures[9]);
-    assert!(last < first + 20.0, "{figures:?}");
+    // 20 MB over 10,000 answers, and not as much over fewer.
+    assert!(last < first + 5.0 + 0.0015 * answers, "{figures:?}");
 }
