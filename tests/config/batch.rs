@@ -58,9 +58,9 @@ fn together_as_alone(config: &Config, count: usize, texts: usize, options: &Opti
         .map(|output| output.unwrap().tokens)
         .collect();
     assert_eq!(found, expected, "{}", config.label);
+    // How many share one follows from times, which are nobody's promise.
     let counts = batch.counts();
-    let shared = counts.calls as f64 / counts.forwards as f64;
-    assert!(shared > 1.5, "{shared} calls in a forward");
+    assert!(counts.forwards < counts.calls, "{counts:?}");
 }
 
 fn sampled() -> Options {

@@ -158,11 +158,11 @@ fn answers_of_sessions_that_take_turns_are_their_own() {
 }
 
 #[test]
-#[ignore = "1,920 answers; in CI, optimized"]
+#[ignore = "960 answers; in CI, optimized"]
 fn thirty_two_clients_get_their_own_answers() {
-    clients(&Running::start_with(limited(16, 32)), 32, 20);
-    clients(&in_turns(32, 1), 32, 20);
-    clients(&in_turns(32, 3), 32, 20);
+    clients(&Running::start_with(limited(16, 32)), 32, 10);
+    clients(&in_turns(32, 1), 32, 10);
+    clients(&in_turns(32, 3), 32, 10);
 }
 
 /// Without drafts, each step of an answer is a row of a forward, which others share.
