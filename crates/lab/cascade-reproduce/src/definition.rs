@@ -418,24 +418,8 @@ impl Definition {
             let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
             return Err(self.wrong(&format!("`sampled`: {problem}"), cure));
         }
-        let first_is_plain = |rows: &[Row]| rows.first().is_some_and(Row::is_plain);
-        let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
-        let all_plain =
-            first_is_plain(&self.rows) && recorded.is_none_or(|rows| first_is_plain(rows));
-        if self.kind != Kind::Replay && !all_plain {
-            return Err(self.wrong(
-                "the first row has drafters",
-                "begin with plain decoding, which all others are compared with",
-            ));
-        }
-        if self.kind != Kind::Replay && self.models.is_none() {
-            return Err(self.wrong(
-                "`models` is missing",
-                "name the configurations for `demo` and `paper`",
-            ));
-        }
-        if self.kind != Kind::Replay && (self.datasets.is_empty() || self.samples == 0) {
-            return Err(self.wrong("it has no prompts", "give `datasets` and `samples`"));
+        if self.kind != Kind::Replay {
+            self.check_live()?;
         }
         let mut named = self
             .stands_for
@@ -449,6 +433,28 @@ impl Definition {
         }
         if self.max_new_tokens == 0 {
             return Err(self.wrong("`max_new_tokens` is missing", "give 1 or more"));
+        }
+        Ok(())
+    }
+
+    /// Experiments other than replays begin with plain decoding, and name models and prompts.
+    fn check_live(&self) -> Result<()> {
+        let first_is_plain = |rows: &[Row]| rows.first().is_some_and(Row::is_plain);
+        let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
+        if !first_is_plain(&self.rows) || recorded.is_some_and(|rows| !first_is_plain(rows)) {
+            return Err(self.wrong(
+                "the first row has drafters",
+                "begin with plain decoding, which all others are compared with",
+            ));
+        }
+        if self.models.is_none() {
+            return Err(self.wrong(
+                "`models` is missing",
+                "name the configurations for `demo` and `paper`",
+            ));
+        }
+        if self.datasets.is_empty() || self.samples == 0 {
+            return Err(self.wrong("it has no prompts", "give `datasets` and `samples`"));
         }
         Ok(())
     }

@@ -62,6 +62,22 @@ pub(crate) struct Recorded {
 }
 
 impl Ready {
+    /// A record's, with its output as far as it is replayed: to so many tokens or its own limit.
+    fn of_record(record: &Record, max_new_tokens: usize) -> Self {
+        let max_new_tokens = limit(record, max_new_tokens);
+        let length = record.output.len().min(max_new_tokens);
+        Self {
+            prompt: record.prompt(),
+            max_new_tokens,
+            seed: record.seed.unwrap_or_default(),
+            text: None,
+            recorded: Some(Recorded {
+                tokens: record.output[..length].to_vec(),
+                is_complete: length == record.output.len() && record.finish.ends_text(),
+            }),
+        }
+    }
+
     /// Whether the text of an answer ended by itself.
     pub(crate) fn is_complete(&self, generation: &GenerationOutput) -> bool {
         match &self.recorded {
@@ -142,22 +158,12 @@ impl Prompts {
         let records = chosen(&trace.records, choice);
         let (mut asked, mut ready, mut cut) = (Vec::new(), Vec::new(), 0);
         for record in records {
-            let prompt = record.prompt();
+            let replayed = Ready::of_record(record, definition.max_new_tokens);
             let id = format!("{}, turn {}", record.id, record.turn);
-            asked.push(of_prompt(&id, record.category.as_ref(), &prompt));
-            let max_new_tokens = limit(record, definition.max_new_tokens);
-            let length = record.output.len().min(max_new_tokens);
-            cut += usize::from(length < record.output.len());
-            ready.push(Ready {
-                prompt,
-                max_new_tokens,
-                seed: record.seed.unwrap_or_default(),
-                text: None,
-                recorded: Some(Recorded {
-                    tokens: record.output[..length].to_vec(),
-                    is_complete: length == record.output.len() && record.finish.ends_text(),
-                }),
-            });
+            let category = record.category.as_ref();
+            asked.push(of_prompt(&id, category, &replayed.prompt));
+            cut += usize::from(replayed.max_new_tokens < record.output.len());
+            ready.push(replayed);
         }
         let suite = Suite {
             dataset: trace

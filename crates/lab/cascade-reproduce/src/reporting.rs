@@ -42,27 +42,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
         Kind::Replay | Kind::Drafters => by_category::made(&data)?,
         Kind::Lengths => lengths::made(&data)?,
     };
-    let mut manifest = manifest;
-    manifest.models = data
-        .plan
-        .models
-        .iter()
-        .map(|model| model.weights.clone())
-        .collect();
-    manifest
-        .seeds
-        .insert("prompts and bootstrap".to_owned(), data.plan.seed);
-    let title = format!("{}: {}", data.plan.name, notes::title(&data));
-    let mut report = match &made.overview {
-        None => Report::new(title, made.summary.clone(), manifest).text(&data.definition.about),
-        Some(overview) => {
-            let report = Report::new(title, &data.definition.about, manifest);
-            let report = report.table(overview.clone());
-            let found = made.summary.lines().fold(report, Report::text);
-            found.heading("In detail")
-        }
-    };
-    report = report.text(notes::provenance(&data));
+    let mut report = begin(&data, &made, manifest).text(notes::provenance(&data));
     for (plot, caption) in made.plots {
         report = report.plot(plot, caption);
     }
@@ -84,7 +64,27 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     })
 }
 
+/// A report with its title, what was found and what the experiment is.
+fn begin(data: &Data, made: &Made, mut manifest: Manifest) -> Report {
+    let models = data.plan.models.iter();
+    manifest.models = models.map(|model| model.weights.clone()).collect();
+    manifest
+        .seeds
+        .insert("prompts and bootstrap".to_owned(), data.plan.seed);
+    let title = format!("{}: {}", data.plan.name, notes::title(data));
+    let about = &data.definition.about;
+    match &made.overview {
+        None => Report::new(title, made.summary.clone(), manifest).text(about),
+        Some(overview) => {
+            let report = Report::new(title, about, manifest).table(overview.clone());
+            let found = made.summary.lines().fold(report, Report::text);
+            found.heading("In detail")
+        }
+    }
+}
+
 /// The parts of a report that are an experiment's own.
+#[derive(Default)]
 struct Made {
     summary: String,
     tables: Vec<Table>,

@@ -165,12 +165,7 @@ impl Experiment {
         prompts: Prompts,
     ) -> Result<Self> {
         let models = models.sampling(sampling.is_some());
-        let decoding = sampling.map(SamplingSetting::decoding).transpose();
-        let decoding = decoding.map_err(|problem| Error::Definition {
-            experiment: label.to_owned(),
-            problem,
-            cure: "give other settings".to_owned(),
-        })?;
+        let decoding = decoding(label, sampling)?;
         let mut plan = Plan {
             name: definition.name.clone(),
             definition: definition.text.clone(),
@@ -192,7 +187,7 @@ impl Experiment {
         plan.variants = variants.len();
         Ok(Self {
             kind: definition.kind,
-            decoding: decoding.unwrap_or_default(),
+            decoding,
             models,
             plan,
             variants,
@@ -230,28 +225,9 @@ impl Experiment {
         texts: NonZeroUsize,
         mut on_prompt: impl FnMut(),
     ) -> Result<()> {
-        folder::refuse_foreign(folder)?;
-        let results = Results::<Run>::open(folder, &self.plan.experiment())?;
-        if !resume && !results.records().is_empty() {
-            return Err(Error::NotResumed {
-                folder: folder.to_owned(),
-            });
-        }
-        self.plan.save(folder)?;
-        self.measure_forwards(folder)?;
-        let mut files = Files {
-            results,
-            walltimes: Walltimes::open(folder)?,
-            samples: Samples::open(folder)?,
-        };
-        let kept = samples::kept(&self.plan);
-        let prompts = (0..self.ready.len()).filter(|&prompt| shard.has(prompt));
-        let work = prompts.map(|prompt| Work {
-            prompt,
-            missing: self.missing(&files.results, prompt),
-            sample: kept.contains(&prompt) && !files.samples.contains(prompt),
-        });
-        let (work, done): (Vec<Work>, Vec<Work>) = work.partition(Work::is_left);
+        let mut files = self.open(folder, resume)?;
+        let work = self.work(shard, &files);
+        let (work, done): (Vec<Work>, Vec<Work>) = work.into_iter().partition(Work::is_left);
         done.iter().for_each(|_| on_prompt());
         if texts.get() > 1 {
             return self.answer_together(&work, texts, &mut files, on_prompt);
@@ -266,6 +242,36 @@ impl Experiment {
             on_prompt();
         }
         Ok(())
+    }
+
+    /// Opens a folder of results, which then has the plan and what forwards cost.
+    fn open(&self, folder: &Path, resume: bool) -> Result<Files> {
+        folder::refuse_foreign(folder)?;
+        let results = Results::<Run>::open(folder, &self.plan.experiment())?;
+        if !resume && !results.records().is_empty() {
+            return Err(Error::NotResumed {
+                folder: folder.to_owned(),
+            });
+        }
+        self.plan.save(folder)?;
+        self.measure_forwards(folder)?;
+        Ok(Files {
+            results,
+            walltimes: Walltimes::open(folder)?,
+            samples: Samples::open(folder)?,
+        })
+    }
+
+    /// The prompts of a shard, with what is left to do.
+    fn work(&self, shard: Shard, files: &Files) -> Vec<Work> {
+        let kept = samples::kept(&self.plan);
+        let prompts = (0..self.ready.len()).filter(|&prompt| shard.has(prompt));
+        let work = prompts.map(|prompt| Work {
+            prompt,
+            missing: self.missing(&files.results, prompt),
+            sample: kept.contains(&prompt) && !files.samples.contains(prompt),
+        });
+        work.collect()
     }
 
     /// Answers so many prompts at a time, and keeps answers in the order of the prompts.
@@ -463,6 +469,17 @@ impl Experiment {
         let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
         Ok(write_atomically(&file, &json)?)
     }
+}
+
+/// Greedy unless it is sampled.
+fn decoding(label: &str, sampling: Option<SamplingSetting>) -> Result<Decoding> {
+    let decoding = sampling.map(SamplingSetting::decoding).transpose();
+    let decoding = decoding.map_err(|problem| Error::Definition {
+        experiment: label.to_owned(),
+        problem,
+        cure: "give other settings".to_owned(),
+    })?;
+    Ok(decoding.unwrap_or_default())
 }
 
 /// A file with costs as a plan records it: what was measured, and a hash of the contents.

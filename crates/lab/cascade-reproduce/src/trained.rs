@@ -116,6 +116,13 @@ pub(crate) fn has(planned: &[PlannedRule], name: &TrainedName) -> bool {
     planned.iter().any(|rule| rule.folder == folder)
 }
 
+/// What the training of a plan's rule found on its held-out outputs.
+pub(crate) fn held_out(planned: &[PlannedRule], name: &TrainedName) -> Option<HeldOut> {
+    let folder = name.folder();
+    let rule = planned.iter().find(|rule| rule.folder == folder)?;
+    Some(rule.training.as_ref()?.held_out)
+}
+
 fn planned_rule(folder: &Path, name: &TrainedName) -> Result<Option<PlannedRule>> {
     let own = folder.join(name.folder());
     if !own.is_dir() {

@@ -27,13 +27,7 @@ const WALLTIME: Measure = Measure {
 };
 
 pub(super) fn made(data: &Data) -> Result<Made> {
-    let mut made = Made {
-        summary: String::new(),
-        tables: Vec::new(),
-        plots: Vec::new(),
-        best: None,
-        overview: None,
-    };
+    let mut made = Made::default();
     let measures = match data.plan.evidence {
         Evidence::Measured => vec![TOKENS, WALLTIME],
         _ => vec![TOKENS],
@@ -48,20 +42,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
 
 /// A table and a plot; a sentence about all prompts.
 fn add(made: &mut Made, data: &Data, measure: &Measure) -> Result<Option<String>> {
-    let mut groups: Vec<Option<String>> = categories(data).into_iter().map(Some).collect();
-    groups.push(None);
-    let in_group = |group: &Option<String>, run: &Run| match group {
-        None => true,
-        Some(group) => run.category.as_ref().unwrap_or(&run.dataset) == group,
-    };
-    let sheets = groups
-        .iter()
-        .map(|group| data.sheet(|run| in_group(group, run)));
-    let sheets: Vec<Sheet<'_>> = sheets.collect();
-    let names = groups
-        .into_iter()
-        .map(|group| group.unwrap_or_else(|| "all".to_owned()));
-    let names: Vec<String> = names.collect();
+    let (names, sheets): (Vec<String>, Vec<Sheet<'_>>) = groups(data).into_iter().unzip();
     let prompts = sheets.iter().map(|sheet| sheet.prompts().to_string());
     let title = format!("{}: {}", data.definition.title, measure.title);
     let mut table = Table::new(&title)
@@ -80,29 +61,42 @@ fn add(made: &mut Made, data: &Data, measure: &Measure) -> Result<Option<String>
         table = table.figures(column.decimals(3).unit(measure.unit).intervals(INTERVALS))?;
         bars.push(Bars::new(name, data.plan.evidence, figures));
     }
-    table = table.note(notes::endings(&data.sheet(|_| true)));
-    for note in left_out(data).into_iter().chain(notes::all(data)) {
-        table = table.note(match data.plan.evidence {
-            Evidence::Replayed => note.replace("plain decoding's", "the recorded one"),
-            _ => note,
-        });
-    }
-    made.tables.push(table);
+    made.tables
+        .push(all_notes(data).into_iter().fold(table, Table::note));
     let plot = Plot::bars(&title, names, Axis::new(measure.unit), bars)?;
+    made.plots.push((plot, caption(data)));
+    let found = found.join(", ");
+    let sentence = || format!("{}, all prompts: {found}.", capital(measure.title));
+    Ok((!found.is_empty()).then(sentence))
+}
+
+/// The prompts of each category, and all.
+fn groups(data: &Data) -> Vec<(String, Sheet<'_>)> {
+    let of = |category: String| {
+        let is = |run: &Run| *run.category.as_ref().unwrap_or(&run.dataset) == category;
+        let sheet = data.sheet(is);
+        (category, sheet)
+    };
+    let all = ("all".to_owned(), data.sheet(|_| true));
+    categories(data).into_iter().map(of).chain([all]).collect()
+}
+
+fn all_notes(data: &Data) -> Vec<String> {
+    let mut said = vec![notes::endings(&data.sheet(|_| true))];
+    let others = left_out(data).into_iter().chain(notes::all(data));
+    said.extend(others.map(|note| match data.plan.evidence {
+        Evidence::Replayed => note.replace("plain decoding's", "the recorded one"),
+        _ => note,
+    }));
+    said
+}
+
+fn caption(data: &Data) -> String {
     let how = match data.plan.evidence {
         Evidence::Replayed => "Replayed from",
         _ => "Measured with",
     };
-    made.plots
-        .push((plot, format!("{how} {}.", notes::models(data))));
-    let sentence = || {
-        format!(
-            "{}, all prompts: {}.",
-            capital(measure.title),
-            found.join(", ")
-        )
-    };
-    Ok((!found.is_empty()).then(sentence))
+    format!("{how} {}.", notes::models(data))
 }
 
 fn capital(text: &str) -> String {

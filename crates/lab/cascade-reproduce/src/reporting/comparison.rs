@@ -19,13 +19,7 @@ struct Line<'a> {
 }
 
 pub(super) fn made(data: &Data) -> Result<Made> {
-    let mut made = Made {
-        summary: String::new(),
-        tables: Vec::new(),
-        plots: Vec::new(),
-        best: None,
-        overview: None,
-    };
+    let mut made = Made::default();
     let mut columns = Vec::new();
     for suite in &data.plan.suites {
         let sheet = data.of_dataset(&suite.dataset);
@@ -82,18 +76,10 @@ fn add(
     if of_paper != dataset {
         table = table.note(format!("The paper's figures are of {of_paper}."));
     }
-    for note in scored.notes(costs.as_ref()) {
-        table = table.note(note);
-    }
-    made.tables.push(table);
-    made.plots
-        .extend(scored.plot(&title, &lines, metric)?.map(|plot| {
-            let title = notes::title(data);
-            let caption = format!(
-                "{title}. The paper's figures, which are of its own models, are in the table."
-            );
-            (plot, caption)
-        }));
+    let notes = scored.notes(costs.as_ref()).into_iter();
+    made.tables.push(notes.fold(table, Table::note));
+    let plot = scored.plot(&title, &lines, metric)?;
+    made.plots.extend(plot.map(|plot| (plot, caption(data))));
     if let Some(sentence) = scored.finding(dataset, metric) {
         made.summary = format!("{}\n{sentence}", made.summary).trim().to_owned();
     }
@@ -101,6 +87,11 @@ fn add(
     Ok(Some(
         Figures::new(header, scored.evidence(), scored.best_of_rows()).intervals(INTERVALS),
     ))
+}
+
+fn caption(data: &Data) -> String {
+    let title = notes::title(data);
+    format!("{title}. The paper's figures, which are of its own models, are in the table.")
 }
 
 /// Whether there is anything to choose: a row of several variants.
@@ -185,49 +176,46 @@ impl<'a> Scored<'a> {
     /// Of each row, the paper's variant and the best one.
     fn lines(&self, dataset: &str, metric: Metric) -> Vec<Line<'a>> {
         let of_paper = self.data.definition.of_paper(dataset);
-        let mut lines = Vec::new();
-        for (index, row) in self.data.definition.rows.iter().enumerate() {
-            let variants = self.variants_of(index);
-            let figure = row.figure(of_paper, metric);
-            let Some(best) = self.best(&variants) else {
-                // An absent row without a figure of this metric would be empty.
-                let alone = figure.filter(|_| row.absent.is_some());
-                lines.extend(alone.map(|figure| Line {
-                    row,
-                    variant: None,
-                    chosen: "-".to_owned(),
-                    paper: Some(figure.value),
-                }));
-                continue;
-            };
-            let like = figure.or_else(|| row.figure(of_paper, Metric::ModelSize));
-            let of_paper = like.and_then(|figure| {
-                variants
-                    .iter()
-                    .copied()
-                    .find(|&variant| self.data.variants[variant].setting == figure.setting)
-            });
-            let paper = figure.map(|figure| figure.value);
-            let line = |variant, chosen: String, paper| Line {
-                row,
-                variant: Some(variant),
-                chosen,
-                paper,
-            };
-            let n = variants.len();
-            match of_paper {
-                _ if n == 1 => lines.push(line(best, "-".to_owned(), paper)),
-                Some(variant) if variant == best => {
-                    lines.push(line(variant, format!("the paper's, best of {n}"), paper))
-                }
-                Some(variant) => {
-                    lines.push(line(variant, "the paper's".to_owned(), paper));
-                    lines.push(line(best, format!("best of {n}"), None));
-                }
-                None => lines.push(line(best, format!("best of {n}"), paper)),
-            }
+        let rows = 0..self.data.definition.rows.len();
+        rows.flat_map(|row| self.lines_of(row, of_paper, metric))
+            .collect()
+    }
+
+    /// The same of one row.
+    fn lines_of(&self, row: usize, of_paper: &str, metric: Metric) -> Vec<Line<'a>> {
+        let variants = self.variants_of(row);
+        let row = &self.data.definition.rows[row];
+        let figure = row.figure(of_paper, metric);
+        let paper = figure.map(|figure| figure.value);
+        let line = |variant, chosen: &str, paper| Line {
+            row,
+            variant,
+            chosen: chosen.to_owned(),
+            paper,
+        };
+        let best = self.best(&variants);
+        if best.is_none() {
+            // An absent row without a figure of this metric would be empty.
+            let alone = row.absent.is_some() && paper.is_some();
+            return Vec::from_iter(alone.then(|| line(None, "-", paper)));
         }
-        lines
+        let like = figure.or_else(|| row.figure(of_paper, Metric::ModelSize));
+        let of_paper = like.and_then(|figure| {
+            let is = |variant: &usize| self.data.variants[*variant].setting == figure.setting;
+            variants.iter().copied().find(is)
+        });
+        let best_of = format!("best of {}", variants.len());
+        match of_paper {
+            _ if variants.len() == 1 => vec![line(best, "-", paper)],
+            None => vec![line(best, &best_of, paper)],
+            of_paper if of_paper == best => {
+                vec![line(best, &format!("the paper's, {best_of}"), paper)]
+            }
+            of_paper => vec![
+                line(of_paper, "the paper's", paper),
+                line(best, &best_of, None),
+            ],
+        }
     }
 
     /// The best variant of the rows without Max-Gram and with a neural drafter: speculative
@@ -252,23 +240,8 @@ impl<'a> Scored<'a> {
 
     fn table(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
         let evidence = self.data.plan.evidence;
-        let describe = |line: &Line<'_>| {
-            line.variant.map_or("-".to_owned(), |variant| {
-                self.data.variants[variant].describe()
-            })
-        };
-        let mut table = Table::new(title)
-            .labels(
-                "Algorithm",
-                lines.iter().map(|line| line.row.algorithm.clone()),
-            )?
-            .labels(
-                "Drafters",
-                lines.iter().map(|line| names(&line.row.drafters)),
-            )?
-            .labels("Hyperparameters", lines.iter().map(describe))?
-            .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?;
-        table = match metric {
+        let table = self.label_columns(Table::new(title), lines)?;
+        let mut table = match metric {
             Metric::Walltime => self.walltime_columns(table, lines)?,
             _ => self.swi_columns(table, lines)?,
         };
@@ -291,6 +264,25 @@ impl<'a> Scored<'a> {
             )?;
         }
         Ok(table)
+    }
+
+    fn label_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
+        let describe = |line: &Line<'_>| {
+            line.variant.map_or("-".to_owned(), |variant| {
+                self.data.variants[variant].describe()
+            })
+        };
+        Ok(table
+            .labels(
+                "Algorithm",
+                lines.iter().map(|line| line.row.algorithm.clone()),
+            )?
+            .labels(
+                "Drafters",
+                lines.iter().map(|line| names(&line.row.drafters)),
+            )?
+            .labels("Hyperparameters", lines.iter().map(describe))?
+            .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?)
     }
 
     /// Calls of each place by emitted token.
@@ -553,13 +545,8 @@ impl<'a> Scored<'a> {
                 2 * FEWEST
             ));
         }
-        let verdict = match interval {
-            Some(interval) if interval.low > 1.0 => "beats",
-            Some(interval) if interval.high < 1.0 => "is slower than",
-            Some(_) => "is not clearly different from",
-            None if a > b => "beats",
-            None => "does not beat",
-        };
+        let by_values = if a > b { "beats" } else { "does not beat" };
+        let verdict = interval.map_or(by_values, notes::verdict);
         Some(format!(
             "{dataset}, {title}: {best} ({cascade}; {a:.2}) {verdict} {other} ({speculative}; {b:.2}){said}."
         ))

@@ -25,10 +25,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         .collect();
     let mut made = Made {
         summary: "No prompt has been answered by all variants yet.".to_owned(),
-        tables: Vec::new(),
-        plots: Vec::new(),
-        best: None,
-        overview: None,
+        ..Made::default()
     };
     if groups.is_empty() {
         return Ok(made);

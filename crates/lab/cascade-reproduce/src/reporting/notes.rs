@@ -1,8 +1,10 @@
 //! What must be said beside figures.
 
 use cascade_data::Dataset;
+use cascade_report::Interval;
 
 use super::data::{Data, Sheet};
+use crate::{PlannedModel, Suite};
 
 /// The experiment's title, which names the paper's models, with those that ran here.
 pub(super) fn title(data: &Data) -> String {
@@ -17,43 +19,13 @@ pub(super) fn models(data: &Data) -> &str {
 
 /// Where figures come from.
 pub(super) fn provenance(data: &Data) -> String {
-    let models: Vec<String> = data
-        .plan
-        .models
-        .iter()
-        .map(|model| match model.parameters {
-            0 => format!("{} {}", model.place, model.weights.source),
-            parameters => {
-                format!(
-                    "{} {} ({:.2} M parameters)",
-                    model.place,
-                    model.weights.source,
-                    parameters as f64 / 1e6
-                )
-            }
-        })
-        .collect();
-    let suites: Vec<String> = data
-        .plan
-        .suites
-        .iter()
-        .map(|suite| {
-            let how = match suite.dataset.parse() {
-                Ok(Dataset::Problems(_)) => "made",
-                _ => "drawn at random",
-            };
-            format!(
-                "{} of {} ({}), {how} by seed {}",
-                suite.prompts.len(),
-                suite.dataset,
-                suite.template,
-                data.plan.seed,
-            )
-        })
-        .collect();
-    let costs = data.plan.costs.iter();
+    let plan = &data.plan;
+    let models: Vec<String> = plan.models.iter().map(model).collect();
+    let prompts = plan.suites.iter().map(|suite| prompts(suite, plan.seed));
+    let prompts: Vec<String> = prompts.collect();
+    let costs = plan.costs.iter();
     let costs: String = costs.map(|file| format!(" {file}.")).collect();
-    let drawn = match data.plan.sampling {
+    let drawn = match plan.sampling {
         None => "greedy".to_owned(),
         Some(sampling) => format!("sampled ({sampling})"),
     };
@@ -61,10 +33,40 @@ pub(super) fn provenance(data: &Data) -> String {
         "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, {drawn}.{costs}",
         self::models(data),
         models.join("; "),
-        suites.join("; "),
+        prompts.join("; "),
         data.answered(),
-        data.plan.max_new_tokens,
+        plan.max_new_tokens,
     )
+}
+
+fn model(model: &PlannedModel) -> String {
+    let name = format!("{} {}", model.place, model.weights.source);
+    match model.parameters {
+        0 => name,
+        parameters => format!("{name} ({:.2} M parameters)", parameters as f64 / 1e6),
+    }
+}
+
+fn prompts(suite: &Suite, seed: u64) -> String {
+    let how = match suite.dataset.parse() {
+        Ok(Dataset::Problems(_)) => "made",
+        _ => "drawn at random",
+    };
+    format!(
+        "{} of {} ({}), {how} by seed {seed}",
+        suite.prompts.len(),
+        suite.dataset,
+        suite.template,
+    )
+}
+
+/// What the interval of a ratio of speeds says of the first.
+pub(super) fn verdict(ratio: Interval) -> &'static str {
+    match (ratio.low > 1.0, ratio.high < 1.0) {
+        (true, _) => "beats",
+        (_, true) => "is slower than",
+        _ => "is not clearly different from",
+    }
 }
 
 /// How answers end: those that do not are artefacts of a model, in which drafters gain most.

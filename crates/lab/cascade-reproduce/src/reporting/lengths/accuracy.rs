@@ -2,13 +2,13 @@
 
 use cascade_report::{Evidence, Figure, Figures, Table};
 
-use super::super::data::{Data, Ratio};
+use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
 use super::lines::{begin, lines, our_column, paper_column, scaled, Line};
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
-use crate::{Metric, Result, Row};
+use crate::{trained, Metric, Result, Row};
 
 /// Decisions of a run: after each drafted token but the last of a draft, to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,22 +36,6 @@ impl Decisions {
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
     let drafts = |row: &Row| !row.drafters.is_empty();
     let lines = lines(data, groups, &[Metric::F1], drafts);
-    let bootstrap = data.bootstrap();
-    let share = |header: &str, of: &dyn Fn(&Group<'_>, usize) -> Ratio| {
-        our_column(&lines, header, data.plan.evidence, |group, variant| {
-            Some(scaled(of(group, variant).figure(bootstrap)?, 100.0))
-        })
-        .unit("%")
-        .decimals(1)
-    };
-    let each =
-        |group: &Group<'_>, variant, gained: fn(Decisions) -> u64, taken: fn(Decisions) -> u64| {
-            group.reported.ratio(
-                variant,
-                move |run| gained(Decisions::of(run)) as f64,
-                move |run| taken(Decisions::of(run)) as f64,
-            )
-        };
     let mut table = begin(
         format!("{}: decisions to go on", notes::title(data)),
         &lines,
@@ -60,17 +44,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
     if let Some(paper) = paper_column(&lines, Metric::F1, "F1") {
         table = table.figures(paper.unit("%").decimals(0))?;
     }
-    // F1 = 2 · right / (went on + kept).
-    table = table
-        .figures(share("precision", &|group, variant| {
-            each(group, variant, |d| d.right, |d| d.went_on)
-        }))?
-        .figures(share("recall", &|group, variant| {
-            each(group, variant, |d| d.right, |d| d.kept)
-        }))?
-        .figures(share("F1", &|group, variant| {
-            each(group, variant, |d| 2 * d.right, |d| d.went_on + d.kept)
-        }))?;
+    table = shares(table, data, &lines)?;
     let trained: Vec<Option<Figure>> = lines.iter().map(|line| held_out(data, line)).collect();
     if trained.iter().any(Option::is_some) {
         let column = Figures::new("F1 of its training", Evidence::Replayed, trained);
@@ -87,13 +61,31 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
         ))
 }
 
+/// Precision, recall and F1 of a rule's decisions.
+fn shares(table: Table, data: &Data, lines: &[Line<'_>]) -> Result<Table> {
+    type Count = fn(Decisions) -> u64;
+    let share = |header: &str, right: Count, all: Count| {
+        our_column(lines, header, data.plan.evidence, |group, variant| {
+            let share = group.reported.ratio(
+                variant,
+                |run| right(Decisions::of(run)) as f64,
+                |run| all(Decisions::of(run)) as f64,
+            );
+            Some(scaled(share.figure(data.bootstrap())?, 100.0))
+        })
+        .unit("%")
+        .decimals(1)
+    };
+    // F1 = 2 · right / (went on + kept).
+    Ok(table
+        .figures(share("precision", |d| d.right, |d| d.went_on))?
+        .figures(share("recall", |d| d.right, |d| d.kept))?
+        .figures(share("F1", |d| 2 * d.right, |d| d.went_on + d.kept))?)
+}
+
 fn held_out(data: &Data, line: &Line<'_>) -> Option<Figure> {
     let rule = data.variants[line.variant?].setting.rule.as_ref();
-    let folder = rule.and_then(DraftRule::trained)?.folder();
-    let planned = data
-        .plan
-        .rules
-        .iter()
-        .find(|planned| planned.folder == folder)?;
-    Some(Figure::new(100.0 * planned.training.as_ref()?.held_out.f1))
+    let name = rule.and_then(DraftRule::trained)?;
+    let held_out = trained::held_out(&data.plan.rules, name)?;
+    Some(Figure::new(100.0 * held_out.f1))
 }

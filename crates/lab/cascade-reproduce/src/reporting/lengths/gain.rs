@@ -1,11 +1,11 @@
 //! The gain of one row over the others (SpecDec++, Table 4; DISCO, Table 5).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use cascade_report::{Evidence, Figure, Table};
 
-use super::super::data::{Data, Ratio, INTERVALS};
+use super::super::data::{Data, Ratio};
 use super::super::notes;
 use super::group::Group;
-use super::lines::{begin, lines, paper_column};
+use super::lines::{begin, lines, our_column, paper_column};
 use crate::draft_rule::DraftRule;
 use crate::{Metric, Result, Row};
 
@@ -28,26 +28,13 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     if let Some(paper) = paper_column(&lines, Metric::Gain, what) {
         table = table.figures(paper.unit("%").decimals(1))?;
     }
-    let bootstrap = data.bootstrap();
     let column = |evidence, speed: SpeedOf| {
-        let gains = lines.iter().map(|line| {
-            line.ours(|group, variant| {
-                let subject = speed(group, row_best(group, name)?);
-                let other = speed(group, variant);
-                Some(percent(
-                    match by_latency {
-                        true => other.over(&subject, bootstrap)?,
-                        false => subject.over(&other, bootstrap)?,
-                    },
-                    by_latency,
-                ))
-            })
-        });
-        let gains: Vec<Option<Figure>> = gains.collect();
-        Figures::new(what, evidence, gains)
-            .unit("%")
-            .decimals(1)
-            .intervals(INTERVALS)
+        our_column(&lines, what, evidence, |group, variant| {
+            let subject = speed(group, row_best(group, name)?);
+            gain(data, &subject, &speed(group, variant), by_latency)
+        })
+        .unit("%")
+        .decimals(1)
     };
     if data.plan.evidence == Evidence::Measured {
         let measured = column(Evidence::Measured, |group, variant| {
@@ -70,6 +57,15 @@ fn row_best(group: &Group<'_>, name: &str) -> Option<usize> {
     let mut rows = group.data.definition.rows.iter();
     let row = rows.find(|row| row.algorithm == name)?;
     group.best_of(row)
+}
+
+/// How much less latency, or more speed, than the other, in percent.
+fn gain(data: &Data, subject: &Ratio, other: &Ratio, by_latency: bool) -> Option<Figure> {
+    let ratio = match by_latency {
+        true => other.over(subject, data.bootstrap())?,
+        false => subject.over(other, data.bootstrap())?,
+    };
+    Some(percent(ratio, by_latency))
 }
 
 /// 100 · (1 − ratio), or 100 · (ratio − 1).

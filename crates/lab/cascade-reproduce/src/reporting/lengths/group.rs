@@ -44,49 +44,53 @@ impl Times {
         let drafting = (0..data.variants.len()).filter(|&v| !data.variants[v].is_plain());
         let counted: Vec<Counted> = drafting.flat_map(|v| counted(sheet, v)).collect();
         let fit = ForwardTimes::fit(&counted);
-        let explains = fit.filter(|fit| fit.r2 >= EXPLAINED);
-        if let Some((drafter, target)) = explains.and_then(|fit| fit.of_both()) {
-            return Self {
-                drafter,
-                target,
-                are_seconds: true,
-                how: format!(
-                    "by regression over {} generations, R² {:.3}",
-                    counted.len(),
-                    explains.map_or(f64::NAN, |fit| fit.r2)
-                ),
-            };
-        }
+        fit.and_then(Self::of_regression)
+            .or_else(|| Self::of_single_forwards(data, fit))
+            .unwrap_or_else(|| Self::assumed(data))
+    }
+
+    /// `None` if it does not explain the times of runs.
+    fn of_regression(fit: ForwardTimes) -> Option<Self> {
+        let (drafter, target) = fit.of_both().filter(|_| fit.r2 >= EXPLAINED)?;
+        Some(Self {
+            drafter,
+            target,
+            are_seconds: true,
+            how: format!(
+                "by regression over {} generations, R² {:.3}",
+                fit.generations, fit.r2
+            ),
+        })
+    }
+
+    /// `None` where they were not measured.
+    fn of_single_forwards(data: &Data, fit: Option<ForwardTimes>) -> Option<Self> {
+        let mut drafters = data.variants.iter().flat_map(|variant| &variant.drafters);
+        let forward = |place: &str| data.forward_seconds.get(place).copied();
+        let (drafter, target) = (forward(drafters.next()?.name())?, forward("target")?);
+        let row = data.definition.assumed.map_or(0.0, |costs| costs.row);
+        let bench_or_files = match data.plan.costs.is_empty() {
+            true => "a bench",
+            false => "the files with costs",
+        };
+        let why = fit.map_or_else(
+            || "the runs do not determine any".to_owned(),
+            |fit| format!("a regression over the runs has R² {:.3}", fit.r2),
+        );
+        Some(Self {
+            drafter: drafter + row * target,
+            target,
+            are_seconds: true,
+            how: format!(
+                "of single forwards in {bench_or_files}, as {why}; a further row is assumed to take {row} of a forward"
+            ),
+        })
+    }
+
+    fn assumed(data: &Data) -> Self {
         let costs = data.definition.assumed;
-        let (drafter, row) = costs.map_or((0.0, 0.0), |costs| {
-            (costs.drafter.unwrap_or(0.0), costs.row)
-        });
-        let roles = data
-            .variants
-            .iter()
-            .filter_map(|variant| variant.drafters.first());
-        let place = roles.map(|role| role.name()).next().unwrap_or_default();
-        let bench = |place: &str| data.forward_seconds.get(place).copied();
-        if let (Some(drafter), Some(target)) = (bench(place), bench("target")) {
-            let bench_or_files = match data.plan.costs.is_empty() {
-                true => "a bench",
-                false => "the files with costs",
-            };
-            let why = fit.map_or_else(
-                || "the runs do not determine any".to_owned(),
-                |fit| format!("a regression over the runs has R² {:.3}", fit.r2),
-            );
-            return Self {
-                drafter: drafter + row * target,
-                target,
-                are_seconds: true,
-                how: format!(
-                    "of single forwards in {bench_or_files}, as {why}; a further row is assumed to take {row} of a forward"
-                ),
-            };
-        }
         Self {
-            drafter: drafter + row,
+            drafter: costs.map_or(0.0, |costs| costs.drafter.unwrap_or(0.0) + costs.row),
             target: 1.0,
             are_seconds: false,
             how: "assumed, in forwards of the target".to_owned(),

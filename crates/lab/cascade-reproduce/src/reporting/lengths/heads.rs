@@ -1,13 +1,14 @@
 //! Heads by depth and weight of rejections (SpecDec++, Table 3).
 
+use std::collections::BTreeSet;
+
 use cascade_report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::{Data, INTERVALS};
 use super::super::notes;
 use super::group::Group;
 use crate::draft_rule::{DraftRule, Network, TrainedName};
-use crate::trained::PlannedRule;
-use crate::{PaperHead, Result};
+use crate::{trained, HeldOut, PaperHead, Result};
 
 /// `None` for an experiment that names no heads of the paper.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
@@ -15,37 +16,48 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     if heads.is_empty() || data.plan.evidence != Evidence::Measured {
         return Ok(None);
     }
-    let ours = |head: &PaperHead| {
-        let folder = named(&head.name).folder();
-        data.plan.rules.iter().find(|rule| rule.folder == folder)
-    };
-    let trained = |of: &dyn Fn(&PlannedRule) -> Option<f64>| -> Vec<Option<Figure>> {
-        let values = heads.iter().map(|head| ours(head).and_then(of));
-        values.map(|value| value.map(Figure::new)).collect()
-    };
-    let paper = |of: &dyn Fn(&PaperHead) -> f64| -> Vec<Option<Figure>> {
-        heads
-            .iter()
-            .map(|head| Some(Figure::new(of(head))))
-            .collect()
-    };
-    let loss = trained(&|rule| Some(rule.training.as_ref()?.held_out.loss));
-    let f1 = trained(&|rule| Some(rule.training.as_ref()?.held_out.f1));
-    let mut table = Table::new(format!("{}: heads", notes::title(data)))
+    let table = Table::new(format!("{}: heads", notes::title(data)))
         .labels(
             "w_rej",
             heads.iter().map(|head| head.reject_weight.to_string()),
         )?
-        .labels("D", heads.iter().map(|head| head.depth.to_string()))?
-        .figures(
-            Figures::new("train/KL", Evidence::Paper, paper(&|head| head.train_kl)).decimals(3),
-        )?
-        .figures(Figures::new("eval/KL", Evidence::Paper, paper(&|head| head.eval_kl)).decimals(3))?
-        .figures(Figures::new("held-out loss", Evidence::Replayed, loss).decimals(3))?
-        .figures(Figures::new("held-out F1", Evidence::Replayed, f1).decimals(3))?;
-    let mut datasets: Vec<&String> = heads.iter().flat_map(|head| head.best.keys()).collect();
-    datasets.sort();
-    datasets.dedup();
+        .labels("D", heads.iter().map(|head| head.depth.to_string()))?;
+    let mut table = speeds_of_paper(quality(table, data)?, heads)?;
+    for group in groups {
+        table = of_group(table, data, group)?;
+    }
+    table = table.note(
+        "The speed of each head is that of its best threshold, chosen on half of the prompts and reported on the others. The \
+         held-out loss is the mean cross-entropy on outputs that its training kept back; where the target decodes greedily it is \
+         the divergence that the paper reports. Heads that were not there have the paper's figures alone.",
+    );
+    Ok(Some(table))
+}
+
+/// How well heads predict: the paper's divergences, and ours on held-out outputs.
+fn quality(table: Table, data: &Data) -> Result<Table> {
+    let heads = &data.definition.heads;
+    let paper = |header: &str, of: fn(&PaperHead) -> f64| {
+        let figures = heads.iter().map(|head| Figure::new(of(head)));
+        Figures::new(header, Evidence::Paper, figures).decimals(3)
+    };
+    let ours = |header: &str, of: fn(HeldOut) -> f64| {
+        let held_out = |head: &PaperHead| trained::held_out(&data.plan.rules, &named(&head.name));
+        let figures = heads
+            .iter()
+            .map(|head| held_out(head).map(|held_out| Figure::new(of(held_out))));
+        Figures::new(header, Evidence::Replayed, figures).decimals(3)
+    };
+    Ok(table
+        .figures(paper("train/KL", |head| head.train_kl))?
+        .figures(paper("eval/KL", |head| head.eval_kl))?
+        .figures(ours("held-out loss", |held_out| held_out.loss))?
+        .figures(ours("held-out F1", |held_out| held_out.f1))?)
+}
+
+/// The paper's best speed of each head on each dataset, with its threshold.
+fn speeds_of_paper(mut table: Table, heads: &[PaperHead]) -> Result<Table> {
+    let datasets: BTreeSet<&String> = heads.iter().flat_map(|head| head.best.keys()).collect();
     for dataset in datasets {
         let best = heads.iter().map(|head| head.best.get(dataset));
         let (speeds, thresholds): (Vec<Option<Figure>>, Vec<String>) = best
@@ -58,15 +70,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
             .figures(Figures::new(dataset.as_str(), Evidence::Paper, speeds).unit("tokens/s"))?
             .labels(format!("{dataset}, h of the paper"), thresholds)?;
     }
-    for group in groups {
-        table = of_group(table, data, group)?;
-    }
-    table = table.note(
-        "The speed of each head is that of its best threshold, chosen on half of the prompts and reported on the others. The \
-         held-out loss is the mean cross-entropy on outputs that its training kept back; where the target decodes greedily it is \
-         the divergence that the paper reports. Heads that were not there have the paper's figures alone.",
-    );
-    Ok(Some(table))
+    Ok(table)
 }
 
 fn named(name: &str) -> TrainedName {

@@ -5,7 +5,7 @@ use cascade_report::{Evidence, Figure, Figures, Table};
 use super::super::data::{Data, Sheet, INTERVALS};
 use super::super::notes;
 use super::group::Group;
-use crate::{Metric, Result};
+use crate::{Metric, PaperFigure, Result, Row};
 
 /// One dataset, or one category of it.
 struct Part<'a> {
@@ -21,38 +21,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     };
     let row = &data.definition.rows[data.variants[oracle].row];
     let mut parts: Vec<Part<'_>> = groups.iter().flat_map(parts).collect();
-    let ran = |dataset: &str| groups.iter().any(|group| group.of_paper() == dataset);
-    let lengths = row
-        .paper
-        .iter()
-        .filter(|figure| figure.metric == Metric::OracleLength);
-    parts.extend(
-        lengths
-            .filter(|figure| !ran(&figure.dataset))
-            .map(|figure| Part {
-                name: figure.dataset.clone(),
-                of_paper: &figure.dataset,
-                sheet: None,
-            }),
-    );
-    let right = data.failure(oracle).is_none();
-    let ours = |of: &dyn Fn(&Sheet<'_>) -> Option<Figure>| -> Vec<Option<Figure>> {
-        let sheets = parts
-            .iter()
-            .map(|part| part.sheet.as_ref().filter(|_| right));
-        sheets.map(|sheet| of(sheet?)).collect()
-    };
-    let mean = ours(&|sheet| {
-        let lengths = sheet.ratio(oracle, |run| run.drafted as f64, |run| run.steps as f64);
-        lengths.figure(data.bootstrap())
-    });
-    let deviation = ours(&|sheet| {
-        deviation(
-            sheet.runs(oracle).map(|run| &run.drafted_at[..]),
-            steps(sheet, oracle),
-        )
-        .map(Figure::new)
-    });
+    parts.extend(of_paper_alone(row, groups));
     let steps = parts.iter().map(|part| {
         part.sheet
             .as_ref()
@@ -61,24 +30,52 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     let mut table = Table::new(format!("{}: lengths of the oracle", notes::title(data)))
         .labels("Dataset", parts.iter().map(|part| part.name.clone()))?
         .labels("Steps", steps)?;
-    let columns = [
-        (Metric::OracleLength, mean),
-        (Metric::OracleDeviation, deviation),
-    ];
-    for (metric, ours) in columns {
-        let of_paper =
-            |part: &Part<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
-        let papers: Vec<Option<Figure>> = parts.iter().map(of_paper).collect();
-        if papers.iter().any(Option::is_some) {
-            table =
-                table.figures(Figures::new(metric.title(), Evidence::Paper, papers).decimals(1))?;
+    for metric in [Metric::OracleLength, Metric::OracleDeviation] {
+        if let Some(paper) = paper_column(row, &parts, metric) {
+            table = table.figures(paper)?;
         }
-        let column = Figures::new(metric.title(), data.plan.evidence, ours);
-        table = table.figures(column.intervals(INTERVALS))?;
+        table = table.figures(our_column(data, oracle, &parts, metric))?;
     }
     Ok(Some(table.note(
         "The oracle drafts exactly the tokens that the target keeps, at most 64 in a step, and none beyond the longest answer.",
     )))
+}
+
+/// Datasets that the paper has lengths of and that did not run.
+fn of_paper_alone<'a>(row: &'a Row, groups: &[Group<'_>]) -> Vec<Part<'a>> {
+    let ran = |dataset: &str| groups.iter().any(|group| group.of_paper() == dataset);
+    let alone = row
+        .paper
+        .iter()
+        .filter(|figure| figure.metric == Metric::OracleLength && !ran(&figure.dataset));
+    let part = |figure: &'a PaperFigure| Part {
+        name: figure.dataset.clone(),
+        of_paper: &figure.dataset,
+        sheet: None,
+    };
+    alone.map(part).collect()
+}
+
+/// `None` if the paper has no figure.
+fn paper_column(row: &Row, parts: &[Part<'_>], metric: Metric) -> Option<Figures> {
+    let of_paper = |part: &Part<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
+    let papers: Vec<Option<Figure>> = parts.iter().map(of_paper).collect();
+    let some = papers.iter().any(Option::is_some);
+    some.then(|| Figures::new(metric.title(), Evidence::Paper, papers).decimals(1))
+}
+
+fn our_column(data: &Data, oracle: usize, parts: &[Part<'_>], metric: Metric) -> Figures {
+    let right = data.failure(oracle).is_none();
+    let ours = parts.iter().map(|part| {
+        let sheet = part.sheet.as_ref().filter(|_| right)?;
+        if metric == Metric::OracleDeviation {
+            let longer = sheet.runs(oracle).map(|run| &run.drafted_at[..]);
+            return deviation(longer, steps(sheet, oracle)).map(Figure::new);
+        }
+        let lengths = sheet.ratio(oracle, |run| run.drafted as f64, |run| run.steps as f64);
+        lengths.figure(data.bootstrap())
+    });
+    Figures::new(metric.title(), data.plan.evidence, ours).intervals(INTERVALS)
 }
 
 /// The variant that knows the answer.

@@ -34,60 +34,74 @@ fn decomposition(group: &Group<'_>, variant: usize) -> Option<Decomposition> {
     ))
 }
 
+/// A variant that drafts, on a dataset.
+type Drafting<'a> = (&'a Group<'a>, usize);
+
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
     // Plain decoding drafts nothing: the lemma has no forward of a drafter for each of its tokens.
     let drafting = |variant: &usize| !data.variants[*variant].is_plain();
     let variants = || (0..data.variants.len()).filter(drafting);
-    let lines: Vec<(&Group<'_>, usize)> = groups
+    let lines: Vec<Drafting<'_>> = groups
         .iter()
         .flat_map(|group| variants().map(move |variant| (group, variant)))
         .collect();
-    let figures = |of: &dyn Fn(&Group<'_>, usize) -> Option<Figure>| -> Vec<Option<Figure>> {
-        let right = |variant: usize| data.failure(variant).is_none();
-        let each = lines.iter();
-        each.map(|&(group, variant)| of(group, variant).filter(|_| right(variant)))
-            .collect()
-    };
+    let variants = || lines.iter().map(|&(_, variant)| &data.variants[variant]);
+    let rows = variants().map(|variant| &data.definition.rows[variant.row]);
+    let table = Table::new(format!("{}: rates and times", notes::title(data)))
+        .labels("Dataset", lines.iter().map(|(group, _)| group.dataset))?
+        .labels("Algorithm", rows.map(|row| row.algorithm.clone()))?
+        .labels("Variant", variants().map(|variant| variant.id.clone()))?
+        .figures(rate_column(data, &lines, "discard rate", discard))?
+        .figures(rate_column(data, &lines, "verification rate", verification))?;
+    let table = time_columns(table, &lines, groups[0].times.unit())?;
+    Ok(table
+        .note(
+            "Of all prompts, as nothing is chosen by these. Discard rate: forwards of the drafter whose token was not kept, by \
+             token; verification rate: forwards of the target by token.",
+        )
+        .note(
+            "Lemma 3.1: the time of a token is t_draft + t_draft · discard rate + (t_target − t_draft) · verification rate.",
+        ))
+}
+
+fn rate_column(
+    data: &Data,
+    lines: &[Drafting<'_>],
+    header: &str,
+    of: fn(&Group<'_>, usize) -> Ratio,
+) -> Figures {
     let bootstrap = data.bootstrap();
-    let counted = |header: &str, of: &dyn Fn(&Group<'_>, usize) -> Ratio| {
-        let figures = figures(&|group, variant| of(group, variant).figure(bootstrap));
-        let column = Figures::new(header, data.plan.evidence, figures);
-        column.decimals(3).intervals(INTERVALS)
-    };
-    let unit = groups[0].times.unit();
-    let part = |header: &str, of: &dyn Fn(Decomposition) -> f64| {
-        let figures =
-            figures(&|group, variant| Some(Figure::new(of(decomposition(group, variant)?))));
+    let figures = figures(lines, |group, variant| of(group, variant).figure(bootstrap));
+    Figures::new(header, data.plan.evidence, figures)
+        .decimals(3)
+        .intervals(INTERVALS)
+}
+
+/// Where the time of a token goes.
+fn time_columns(table: Table, lines: &[Drafting<'_>], unit: &str) -> Result<Table> {
+    let part = |header: &str, of: fn(Decomposition) -> f64| {
+        let figures = figures(lines, |group, variant| {
+            Some(Figure::new(of(decomposition(group, variant)?)))
+        });
         Figures::new(header, Evidence::Modelled, figures)
             .decimals(3)
             .unit(unit)
     };
-    let ids = lines
-        .iter()
-        .map(|&(_, variant)| data.variants[variant].id.clone());
-    let rows = lines.iter().map(|&(_, variant)| {
-        data.definition.rows[data.variants[variant].row]
-            .algorithm
-            .clone()
-    });
-    let mut table = Table::new(format!("{}: rates and times", notes::title(data)))
-        .labels("Dataset", lines.iter().map(|(group, _)| group.dataset))?
-        .labels("Algorithm", rows)?
-        .labels("Variant", ids)?
-        .figures(counted("discard rate", &discard))?
-        .figures(counted("verification rate", &verification))?
-        .figures(part("t_draft", &|time| time.base))?
-        .figures(part("discarded", &|time| time.discarded))?
-        .figures(part("verified", &|time| time.verified))?
-        .figures(part("per token", &|time| time.total()))?;
-    for note in [
-        "Of all prompts, as nothing is chosen by these. Discard rate: forwards of the drafter whose token was not kept, by \
-         token; verification rate: forwards of the target by token.",
-        "Lemma 3.1: the time of a token is t_draft + t_draft · discard rate + (t_target − t_draft) · verification rate.",
-    ] {
-        table = table.note(note);
-    }
-    Ok(table)
+    Ok(table
+        .figures(part("t_draft", |time| time.base))?
+        .figures(part("discarded", |time| time.discarded))?
+        .figures(part("verified", |time| time.verified))?
+        .figures(part("per token", |time| time.total()))?)
+}
+
+/// None for variants whose output is wrong.
+fn figures(
+    lines: &[Drafting<'_>],
+    of: impl Fn(&Group<'_>, usize) -> Option<Figure>,
+) -> Vec<Option<Figure>> {
+    let right = |&(group, variant): &Drafting<'_>| group.data.failure(variant).is_none();
+    let figure = |line: &Drafting<'_>| of(line.0, line.1).filter(|_| right(line));
+    lines.iter().map(figure).collect()
 }
 
 /// Of each row, the variants that no other of the row beats in both rates.

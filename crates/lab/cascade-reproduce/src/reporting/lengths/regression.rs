@@ -21,41 +21,41 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     let wanted = |row: &Row| row.drafters.is_empty() || several(row);
     let lines = lines(data, groups, &METRICS, wanted);
     let fits: Vec<Option<ForwardTimes>> = lines.iter().map(fit).collect();
-    let ours = |header: &str, of: &dyn Fn(&ForwardTimes) -> Option<f64>, decimals: usize| {
-        let figures = fits.iter().map(|fit| Some(Figure::new(of(fit.as_ref()?)?)));
-        let figures: Vec<Option<Figure>> = figures.collect();
-        Figures::new(header, Evidence::Measured, figures).decimals(decimals)
-    };
     let runs = fits
         .iter()
         .map(|fit| fit.map_or(0, |fit| fit.generations).to_string());
     let title = format!("{}: times of forwards by regression", notes::title(data));
     let mut table = begin(title, &lines)?.labels("Generations", runs)?;
     for metric in METRICS {
-        let header = metric.title();
-        let (unit, decimals) = match metric {
-            Metric::R2 => (None, 4),
-            _ => (Some("ms"), 4),
-        };
-        let in_unit = |column: Figures| match unit {
-            Some(unit) => column.unit(unit),
-            None => column,
-        };
-        if let Some(paper) = paper_column(&lines, metric, header) {
-            table = table.figures(in_unit(paper.decimals(if unit.is_some() { 1 } else { 4 })))?;
+        if let Some(paper) = paper_column(&lines, metric, metric.title()) {
+            table = table.figures(match metric {
+                Metric::R2 => paper.decimals(4),
+                _ => paper.unit("ms").decimals(1),
+            })?;
         }
-        let column = match metric {
-            Metric::DraftTime => ours(header, &|fit| Some(1e3 * fit.drafter?), decimals),
-            Metric::TargetTime => ours(header, &|fit| Some(1e3 * fit.target), decimals),
-            _ => ours(header, &|fit| Some(fit.r2), decimals),
-        };
-        table = table.figures(in_unit(column))?;
+        table = table.figures(our_column(&fits, metric))?;
     }
-    table = table.figures(ours("of the prompt", &|fit| Some(1e3 * fit.prompt), 4).unit("ms"))?;
-    for note in all_notes(data) {
-        table = table.note(note);
+    let prompt = column(&fits, "of the prompt", |fit| Some(1e3 * fit.prompt));
+    table = table.figures(prompt.unit("ms"))?;
+    Ok(Some(all_notes(data).into_iter().fold(table, Table::note)))
+}
+
+fn our_column(fits: &[Option<ForwardTimes>], metric: Metric) -> Figures {
+    let header = metric.title();
+    match metric {
+        Metric::DraftTime => column(fits, header, |fit| Some(1e3 * fit.drafter?)).unit("ms"),
+        Metric::TargetTime => column(fits, header, |fit| Some(1e3 * fit.target)).unit("ms"),
+        _ => column(fits, header, |fit| Some(fit.r2)),
     }
-    Ok(Some(table))
+}
+
+fn column(
+    fits: &[Option<ForwardTimes>],
+    header: &str,
+    of: fn(&ForwardTimes) -> Option<f64>,
+) -> Figures {
+    let figures = fits.iter().map(|fit| Some(Figure::new(of(fit.as_ref()?)?)));
+    Figures::new(header, Evidence::Measured, figures).decimals(4)
 }
 
 /// Over all runs of all variants of a row on a dataset.

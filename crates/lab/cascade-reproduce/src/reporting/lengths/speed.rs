@@ -26,11 +26,8 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
             table = measured(table, &lines, metric)?;
         }
     }
-    table = modelled(table, data, &lines)?;
-    for note in all_notes(data, groups) {
-        table = table.note(note);
-    }
-    Ok(table)
+    let table = modelled(table, data, &lines)?;
+    Ok(all_notes(data, groups).into_iter().fold(table, Table::note))
 }
 
 const fn unit(metric: Metric) -> Option<&'static str> {
@@ -218,11 +215,7 @@ fn of_group(data: &Data, group: &Group<'_>) -> String {
         let gain = speed(subject).over(&speed(fixed), data.bootstrap());
         match gain.and_then(|gain| gain.interval.map(|interval| (gain.value, interval))) {
             Some((value, interval)) if group.is_enough() => {
-                let verdict = match (interval.low > 1.0, interval.high < 1.0) {
-                    (true, _) => "beats",
-                    (_, true) => "is slower than",
-                    _ => "is not clearly different from",
-                };
+                let verdict = notes::verdict(interval);
                 said += &format!(
                     " {subject_id} {verdict} the best fixed length ({fixed_id}): {value:.3}, 95 % interval {:.3} to {:.3}.",
                     interval.low, interval.high
