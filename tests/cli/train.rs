@@ -249,6 +249,42 @@ fn samples_with_probabilities_become_a_head_for_sampling() {
     assert!(message.contains("temperature 1"), "{message}");
 }
 
+/// A recording has no states: the head's target computes them, and each step is that of a run.
+fn replays_are_runs(folder: &Path, trace: &str, head: &str) {
+    let config = |target: &str| {
+        let path = folder.join("head.yaml");
+        let text = format!(
+            "target: {{ model: {target} }}\n\
+             drafters:\n  - head: {head}\n  - max_gram: {{ bigram: embedded:demo }}\n\
+             k: {{ matrix: [[3, 4], [0, 3]] }}\nprompt: problem\ndevice: cpu\n\
+             generation: {{ max_new_tokens: 24 }}\n"
+        );
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let records = |text: &str| -> Vec<Value> {
+        let lines = text.lines().filter(|line| line.contains("per_step"));
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let own = config("embedded:demo-llama-target");
+    let run_of =
+        |command: &str| records(&run(&format!("{command} --config {own} --limit 4 --json")));
+    let live = run_of("run --dataset problems");
+    let replayed = run_of(&format!("replay --trace {trace}"));
+    assert_eq!((live.len(), replayed.len()), (4, 4));
+    for (live, replayed) in live.iter().zip(&replayed) {
+        for field in ["per_step_drafted", "per_step_accepted", "token_ids"] {
+            assert_eq!(live[field], replayed[field], "{field} of {head}");
+            assert!(!live[field].is_null(), "{live}");
+        }
+    }
+    let other = config("embedded:demo-llama-small");
+    let other = refused(&format!("replay --trace {trace} --config {other}"));
+    assert!(other.contains("hidden_size"), "{other}");
+}
+
 /// Both kinds: from a recording to a drafter that changes nothing but the number of forwards.
 #[test]
 fn a_recording_becomes_a_head_that_drafts() {
@@ -290,6 +326,7 @@ fn a_recording_becomes_a_head_that_drafts() {
         ));
         let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(record["equal_to_plain"], true, "{record}");
+        replays_are_runs(folder.path(), &trace, &out);
     }
     let t5 = refused(&format!(
         "train drafter --trace {trace} --target embedded:demo-t5-target --out {}",

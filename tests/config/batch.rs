@@ -40,7 +40,8 @@ fn prompts(
         .collect()
 }
 
-fn together_as_alone(config: &Config, count: usize, texts: usize, options: &Options) {
+/// Returns how many calls a forward answered.
+fn together_as_alone(config: &Config, count: usize, texts: usize, options: &Options) -> f64 {
     let pool = pool(config);
     let prompts = prompts(&pool, config, count, options);
     let mut alone = pool.assemble(config).unwrap().cascade;
@@ -58,9 +59,9 @@ fn together_as_alone(config: &Config, count: usize, texts: usize, options: &Opti
         .map(|output| output.unwrap().tokens)
         .collect();
     assert_eq!(found, expected, "{}", config.label);
-    // How many share one follows from times, which are nobody's promise.
     let counts = batch.counts();
     assert!(counts.forwards < counts.calls, "{counts:?}");
+    counts.calls as f64 / counts.forwards as f64
 }
 
 fn sampled() -> Options {
@@ -73,6 +74,11 @@ fn texts_are_those_of_cascades_alone() {
         let config = config(name, DType::F32);
         together_as_alone(&config, 12, 4, &Options::default());
         together_as_alone(&config, 12, 5, &sampled());
+        // Of drafts, how many calls share a forward follows from times, by the online schedule. A
+        // text that decodes plainly waits for all others that are running.
+        let plain = Options::default().with_speculation(false);
+        let shared = together_as_alone(&config, 12, 4, &plain);
+        assert!(shared > 2.0, "{shared} calls in a forward of 4 texts");
     }
 }
 

@@ -25,8 +25,8 @@ cp -RL "$REPOSITORY/crates/lab/cascade-demo/models/demo-llama-target" my-model
 cp -RL "$REPOSITORY/crates/lab/cascade-demo/models/demo-llama-small" small
 cp -RL "$lookalikes/lmsys/vicuna-7b-v1.3" vicuna-7b-v1.3
 cp my-model/tokenizer.json .
-"$REPOSITORY/tests/documented/make_head.py" my-model my-head
-"$REPOSITORY/tests/documented/make_head.py" vicuna-7b-v1.3 eagle
+"$REPOSITORY/scripts/random-head.py" my-model my-head
+"$REPOSITORY/scripts/random-head.py" vicuna-7b-v1.3 eagle
 in_cache models yuhuili/EAGLE-Vicuna-7B-v1.3 eagle
 # One tokenizer, and embeddings of different height.
 "$REPOSITORY/tests/documented/pad_rows.py" "$REPOSITORY/crates/lab/cascade-demo/models/demo-llama-base" large 1408

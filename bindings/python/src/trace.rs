@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cascade::config::ModelPool;
 use cascade::{Decoding, Options, Prompt, Rule};
 use cascade_eval::trace::{
-    replay as replay_record, replay_options, replay_warnings, replayed_json, seed_of_turn,
-    totals_json, FirstPicks, Header, Recorder, Subject, Tallies, Trace as Recorded, TraceScorer,
+    recorded_target, replay as replay_record, replay_options, replay_warnings, replayed_json,
+    seed_of_turn, totals_json, FirstPicks, Header, Recorder, Subject, Tallies, Trace as Recorded,
 };
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output};
@@ -177,7 +177,7 @@ pub fn replay<'py>(
     let pool = Config(config.clone()).pool(device)?;
     let mut interrupt = Interrupt::default();
     let replayed = py.detach(|| {
-        let target = TraceScorer::target(trace)?;
+        let target = recorded_target(config, &pool, trace)?;
         let mut cascade = pool.assemble_with_target(config, target)?.cascade;
         let records = trace.records.iter().skip(offset);
         let mut replays = Replays::default();

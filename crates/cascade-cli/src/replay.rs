@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
 use cascade_engine::{Cascade, Options};
 use cascade_eval::trace::{
-    replay, replay_options, replay_warnings, replayed_json, totals_json, FirstPicks, Record,
-    Tallies, Tally, Trace, TraceScorer,
+    recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
+    FirstPicks, Record, Tallies, Tally, Trace,
 };
 use clap::Args;
 
@@ -30,7 +30,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration of the cascade, whose target is not loaded [default: embedded:demo-t5].
+    /// Configuration of the cascade, whose target is not loaded unless a head reads it [default: embedded:demo-t5].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -98,9 +98,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
 
 fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
     let header = &trace.header;
-    let target = TraceScorer::target(trace)?;
-    let options = AssembleOptions::default().with_device(args.device);
-    let assembled = config.pool(&options).assemble_with_target(config, target);
+    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+    let target = recorded_target(config, &pool, trace)?;
+    let assembled = pool.assemble_with_target(config, target);
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
 }
 

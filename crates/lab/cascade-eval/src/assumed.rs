@@ -11,7 +11,7 @@ use cascade_config::{Assembled, Config, ModelPool, ScheduleConfig, Target};
 use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
-use crate::trace::{replay, Oracle, OracleText, Provenance, Record, Trace, TraceScorer};
+use crate::trace::{recorded_target, replay, Oracle, OracleText, Provenance, Record, Trace};
 use crate::tune::Times;
 use crate::{Bootstrap, Error, Result};
 
@@ -323,7 +323,7 @@ impl AssumedReplays<'_> {
     ) -> Result<()> {
         let clock = batch.map(VirtualText::clock).cloned().unwrap_or_default();
         let one = costs.times.target.seconds(1);
-        let target = TraceScorer::target(self.trace)?
+        let target = recorded_target(self.config, self.pool, self.trace)?
             .with_times(costs.times.assumed(&clock))
             .with_text(batch.cloned());
         let (assembled, text) = self.assemble(drafts, target)?;

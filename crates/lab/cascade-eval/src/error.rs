@@ -306,13 +306,29 @@ pub enum Error {
         source: crate::TimesError,
     },
 
-    /// A drafter of which the outputs of a trace say nothing.
-    #[error("{drafter} {difference}: give a model of its family")]
+    /// A model of which the outputs of a trace say nothing.
+    #[error("{model} {difference}: give a model of its family")]
     OtherFamily {
-        /// What named the drafter, and its name.
-        drafter: String,
+        /// What named the model, and its name.
+        model: String,
         /// How it differs from the recorded target.
         difference: String,
+    },
+
+    /// Hidden states of another model than the recorded one.
+    #[error(
+        "{model} says {said} of the {output} tokens of record {id}, so it is not the model that was recorded, and its hidden \
+         states are others; give that one"
+    )]
+    OtherTarget {
+        /// The model.
+        model: String,
+        /// Id of the record.
+        id: String,
+        /// Tokens that both say.
+        said: usize,
+        /// Tokens of the record's output.
+        output: usize,
     },
 
     /// Records of which nothing can be learned.

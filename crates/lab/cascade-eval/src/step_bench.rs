@@ -289,7 +289,8 @@ impl StepBench<'_> {
         let scorer = scorer.map_err(|error| error.at(at()))?;
         let header = &self.trace.header;
         let target = Target::new(scorer, &self.trace.label, header.tokenizer())
-            .with_eos(header.eos.iter().copied());
+            .with_eos(header.eos.iter().copied())
+            .with_model(Arc::clone(&self.target.model));
         let pool = config.pool(self.options);
         let pool = stand_ins.iter().fold(pool, |pool, (name, stand_in)| {
             pool.with_stand_in(name, stand_in.clone())

@@ -38,7 +38,8 @@ pub struct Target {
     pub eos: Vec<TokenId>,
     /// Its tokenizer; a target without one answers tokens, not texts.
     pub codec: Option<Arc<dyn TextCodec>>,
-    /// Its weights, if it is a model: what the encoding of long prompts is timed with.
+    /// Its weights, if it is a model or gives the hidden states of one: what heads are loaded for,
+    /// and the encoding of long prompts is timed with.
     pub model: Option<Arc<Model>>,
     /// Times that forwards are assumed to take, in place of those of the machine's clock.
     pub times: Option<AssumedTimes>,
@@ -103,6 +104,14 @@ impl Target {
     pub fn with_eos(self, eos: impl IntoIterator<Item = TokenId>) -> Self {
         Self {
             eos: eos.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// The same with the model whose hidden states it gives: what heads are loaded for.
+    pub fn with_model(self, model: Arc<Model>) -> Self {
+        Self {
+            model: Some(model),
             ..self
         }
     }

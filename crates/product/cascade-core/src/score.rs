@@ -100,6 +100,15 @@ impl Want {
         }
     }
 
+    /// Wants no hidden states.
+    pub const fn without_hidden(self) -> Self {
+        Self {
+            hidden: HiddenLayers::NONE,
+            hidden_after: None,
+            ..self
+        }
+    }
+
     /// Wants hidden states of the context, too: [from there on](Self::hidden_after).
     pub const fn with_hidden_after(self, tokens: Option<usize>) -> Self {
         Self {

@@ -12,6 +12,7 @@
 //! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits, or
 //!   records the most probable tokens of samples.
 //! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that replays the recorded target.
+//! * [`WithStates`], [`recorded_target`]: the same with the hidden states that heads read.
 //! * [`replay`](fn@replay), [`Tally`]: replay of one record by a cascade whose target is a
 //!   [`TraceScorer`], and sums over records.
 //! * [`replay_options`], [`replayed_json`], [`totals_json`]: a configuration on a trace, and its
@@ -74,6 +75,7 @@ mod summary;
 mod tally;
 mod timed_replay;
 mod traces;
+mod with_states;
 mod writer;
 
 use crate::{Error, Result};
@@ -97,4 +99,5 @@ pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
 pub use timed_replay::{LookupLog, TimedReplayScorer};
 pub use traces::Traces;
+pub use with_states::{recorded_target, WithStates};
 pub use writer::Writer;

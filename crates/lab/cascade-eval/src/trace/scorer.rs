@@ -105,6 +105,24 @@ impl TraceScorer {
         Ok(target.with_eos(header.eos.iter().copied()))
     }
 
+    /// The source of the last call of `set_source`.
+    pub(super) fn source(&self) -> &[TokenId] {
+        &self.source
+    }
+
+    /// Whether the outputs are those of greedy decoding.
+    pub(super) fn is_greedy(&self) -> bool {
+        self.trace.header.sampling().is_none()
+    }
+
+    /// The record that a context belongs to.
+    pub(super) fn record_of(&mut self, context: &[TokenId]) -> super::Result<&Record> {
+        let index = self.find_current(context).ok_or(Error::OffRecord {
+            tokens: context.len(),
+        })?;
+        Ok(&self.trace.records[index])
+    }
+
     /// The greatest recorded token, of prompts and outputs.
     pub(super) fn greatest_token(&self) -> TokenId {
         let records = self.trace.records.iter();
@@ -246,10 +264,7 @@ impl Scorer for TraceScorer {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.check(context, tree, want)?;
-        let index = self.find_current(context).ok_or(Error::OffRecord {
-            tokens: context.len(),
-        })?;
-        let record = &self.trace.records[index];
+        let record = self.record_of(context)?;
         let ahead = &record.output[context.len() - record.context.len()..];
         let past_end = || Error::PastEnd {
             id: record.id.clone(),
@@ -285,7 +300,7 @@ impl Scorer for TraceScorer {
 }
 
 /// For each row, how many tokens of `ahead` lead to it; `None` if other tokens do.
-fn followed(tree: &TokenTree, ahead: &[TokenId]) -> Vec<Option<usize>> {
+pub(super) fn followed(tree: &TokenTree, ahead: &[TokenId]) -> Vec<Option<usize>> {
     let mut rows = Vec::with_capacity(tree.len() + 1);
     rows.push(Some(0));
     for (node, token) in tree.tokens().enumerate() {

@@ -26,7 +26,7 @@ impl LookupLog {
 
 /// Lets a live model compute every forward, but returns the output of a trace's target: so forwards
 /// take realistic time, and drafts are accepted as in the recording, whatever the weights of the
-/// live model. Intended for simulations.
+/// live model. Intended for simulations. Hidden states are those of the live model.
 ///
 /// Its number of rows is the smaller one of the two, and so is its number of positions.
 ///
@@ -81,6 +81,7 @@ impl<S: Scorer> Scorer for TimedReplayScorer<S> {
             .with_max_context(least([live.max_context, recorded.max_context]))
             .with_max_nodes(least([live.max_nodes, recorded.max_nodes]))
             .with_max_top(least([live.max_top, recorded.max_top]))
+            .with_hidden(live.hidden)
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -91,8 +92,9 @@ impl<S: Scorer> Scorer for TimedReplayScorer<S> {
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let computed = self.live.score(context, tree, want)?;
         let started = Instant::now();
-        let recorded = self.recorded.score(context, tree, want)?;
+        let recorded = self.recorded.score(context, tree, want.without_hidden())?;
         self.log.entries().push(started.elapsed());
+        let recorded = recorded.with_hidden(computed.hidden);
         Ok(recorded.with_rows_computed(computed.rows_computed))
     }
 }

@@ -194,7 +194,7 @@ fn check_architecture(config: &Config, drafters: &[DrafterModel], trace: &Trace)
         let (found, needed) = (model.info().architecture, trace.header.architecture);
         if found != needed {
             return Err(Error::OtherFamily {
-                drafter: format!("{}: drafter {}", config.label, model.name),
+                model: format!("{}: drafter {}", config.label, model.name),
                 difference: format!("is {found}, and the target of {} {needed}", trace.label),
             });
         }

@@ -7,3 +7,4 @@ mod online;
 mod timed_replay;
 mod together;
 mod trace;
+mod with_states;
