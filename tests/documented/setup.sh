@@ -90,6 +90,11 @@ done
 printf 'target: { model: lmsys/vicuna-7b-v1.3 }\ndrafters: [{ model: double7/vicuna-68m }, { max_gram: {} }]\nprompt: vicuna\n' > base.yaml
 cp tree.yaml FILE
 printf 'target: { model: ./my-model }\ndrafters: [{ head: ./my-head }, { model: ./small }]\nprompt: problem\n' > heads.yaml
+"$REPOSITORY/scripts/random-head.py" vicuna-68m vicuna-head
+printf 'target: { model: lmsys/vicuna-7b-v1.3 }\ndrafters: [{ head: ./vicuna-head, dtype: q8_0 }]\nk: { matrix: [[4]] }\n' > head.yaml
+# The head is trained by an earlier line of the page.
+printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ head: ./my-eagle }]\nprompt: problem\n' > demo-head.yaml
+printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ max_gram_tree: {} }]\nprompt: problem\n' > demo-tree.yaml
 
 # Recordings.
 quietly cascade trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl

@@ -30,7 +30,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration of the cascade, whose target is not loaded unless a head reads it [default: embedded:demo-t5].
+    /// Configuration of the cascade, whose target is not loaded unless a head reads it [default:
+    /// embedded:demo-t5].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
