@@ -105,11 +105,6 @@ impl TraceScorer {
         Ok(target.with_eos(header.eos.iter().copied()))
     }
 
-    /// The source of the last call of `set_source`.
-    pub(super) fn source(&self) -> &[TokenId] {
-        &self.source
-    }
-
     /// Whether the outputs are those of greedy decoding.
     pub(super) fn is_greedy(&self) -> bool {
         self.trace.header.sampling().is_none()

@@ -9,7 +9,7 @@ use cascade_core::{
 };
 
 use super::scorer::followed;
-use super::{Error, Trace, TraceScorer};
+use super::{Error, Record, Trace, TraceScorer};
 
 /// Tokens of a record that the model reads in one forward.
 const AT_ONCE: usize = 256;
@@ -39,6 +39,8 @@ pub struct WithStates {
 struct Read {
     source: Vec<TokenId>,
     text: Vec<TokenId>,
+    /// Tokens of the prompt.
+    prompt: usize,
     /// Tokens of the shortest beginning: a decoder alone says nothing after none.
     shortest: usize,
     states: HiddenStates,
@@ -61,53 +63,36 @@ impl WithStates {
 
     /// The states of the record that a context belongs to, computed if they are those of another.
     fn states(&mut self, context: &[TokenId], layers: HiddenLayers) -> Result<&Read> {
-        let source = self.recorded.source().to_vec();
         let record = self.recorded.record_of(context)?;
-        let prompt = record.context.len();
-        let text = [&record.context[..], &record.output].concat();
         let known = self.read.take().filter(|known| {
             let has_all = layers.lacking_in(known.states.layers()).is_none();
-            has_all && known.text == text && known.source == source
+            has_all && known.is_of(record)
         });
         let read = match known {
             Some(known) => known,
             None => {
-                let id = record.id.clone();
-                let states = self.read(&source, &text, prompt, layers, &id)?;
-                Read {
-                    source,
-                    text,
-                    shortest: self.shortest(),
-                    states,
-                }
+                let record = record.clone();
+                self.read(&record, layers)?
             }
         };
         Ok(self.read.insert(read))
     }
 
-    fn shortest(&self) -> usize {
-        match self.recorded.info().architecture {
+    /// Reads a record: the states after each beginning of it.
+    fn read(&mut self, record: &Record, layers: HiddenLayers) -> Result<Read> {
+        self.model.set_source(&record.source)?;
+        let prompt = record.context.len();
+        let text = [&record.context[..], &record.output].concat();
+        let shortest = match self.recorded.info().architecture {
             Architecture::DecoderOnly => 1,
             Architecture::EncoderDecoder => 0,
-        }
-    }
-
-    /// Reads a record: the states after each beginning of it.
-    fn read(
-        &mut self,
-        source: &[TokenId],
-        text: &[TokenId],
-        prompt: usize,
-        layers: HiddenLayers,
-        id: &str,
-    ) -> Result<HiddenStates> {
-        self.model.set_source(source)?;
+        };
         let want = Want::ARGMAX.with_hidden(layers);
         let (mut states, mut said, mut at) = (HiddenStates::default(), 0, prompt);
         while at < text.len() {
             let ahead = &text[at..text.len().min(at + AT_ONCE)];
             let first = at == prompt;
-            let want = want.with_hidden_after(first.then(|| self.shortest()));
+            let want = want.with_hidden_after(first.then_some(shortest));
             let chain = TokenTree::chain(ahead.iter().copied());
             let scores = self.model.score(&text[..at], &chain, want)?;
             let same = ahead.iter().zip(&scores.argmax).filter(|(a, b)| a == b);
@@ -119,18 +104,23 @@ impl WithStates {
             };
             at += ahead.len();
         }
-        let output = text.len() - prompt;
-        let other = (said as f64) < OWN * output as f64;
-        match other && self.recorded.is_greedy() {
-            false => Ok(states),
-            true => Err(Error::OtherTarget {
+        let output = record.output.len();
+        if self.recorded.is_greedy() && (said as f64) < OWN * output as f64 {
+            return Err(Error::OtherTarget {
                 model: self.name.clone(),
-                id: id.to_owned(),
+                id: record.id.clone(),
                 said,
                 output,
             }
-            .into()),
+            .into());
         }
+        Ok(Read {
+            source: record.source.clone(),
+            text,
+            prompt,
+            shortest,
+            states,
+        })
     }
 }
 
@@ -144,6 +134,11 @@ fn without_first_row(states: &HiddenStates) -> HiddenStates {
 }
 
 impl Read {
+    fn is_of(&self, record: &Record) -> bool {
+        let (prompt, output) = self.text.split_at(self.prompt);
+        self.source == record.source && prompt == record.context && output == record.output
+    }
+
     /// The states of rows, each by the tokens before it: NaN where nothing was recorded.
     fn rows(&self, layers: HiddenLayers, rows: &[Option<usize>]) -> HiddenStates {
         let of = |states: &Matrix| {
