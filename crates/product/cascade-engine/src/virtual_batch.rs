@@ -62,7 +62,7 @@ impl VirtualBatch {
                     forwards: 0,
                 }),
                 turns: (0..texts).map(|_| Condvar::new()).collect(),
-                prices: vec![SharedPrices::default(); levels],
+                prices: (0..levels).map(|_| SharedPrices::default()).collect(),
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cascade_config::{AssembleOptions, Config};
@@ -17,15 +17,22 @@ const CURVES: [(&str, [(usize, f64); 4]); 3] = [
 ];
 
 /// 0 is plain decoding.
-const LENGTHS: [usize; 5] = [0, 1, 2, 3, 6];
+const LENGTHS: [usize; 6] = [0, 1, 2, 3, 6, 10];
 
 const TREE: &str = "max_gram_tree: {}";
 const CHAIN: &str = "max_gram: {}";
+const MODEL: &str = "model: ./crates/lab/cascade-demo/models/demo-llama-base";
+/// A forward of `MODEL`, in forwards of the target.
+const MODEL_COST: f64 = 0.055;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
 
 /// Every `every`th record of a shipped recording.
 fn trace(family: &str, every: usize) -> Arc<Trace> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let trace = Trace::open(root.join(format!("traces/demo-{family}-problems.jsonl"))).unwrap();
+    let file = format!("traces/demo-{family}-problems.jsonl");
+    let trace = Trace::open(project().join(file)).unwrap();
     let records = trace.records.into_iter().step_by(every).collect();
     Arc::new(Trace::new("shipped", trace.header, records).unwrap())
 }
@@ -37,7 +44,7 @@ fn replay(
     texts: &[usize],
 ) -> AssumedReport {
     let text = format!("target: {{ model: recorded/model }}\ndrafters: [{{ {drafter} }}]\n");
-    let config = Config::parse(&text, "a test's", "").unwrap();
+    let config = Config::parse(&text, "a test's", project()).unwrap();
     let texts: Vec<NonZeroUsize> = texts.iter().map(|&n| n.try_into().unwrap()).collect();
     let replays = AssumedReplays {
         config: &config,
@@ -62,7 +69,7 @@ fn gains(
     drafter: &str,
     texts: &[usize],
 ) -> Vec<(f64, f64)> {
-    let costs = AssumedCosts::by_rows(curve, &[]).unwrap();
+    let costs = AssumedCosts::by_rows(curve, &[MODEL_COST]).unwrap();
     let report = replay(trace, drafter, &[costs], texts);
     let speed = |way: usize, column: usize| report.ways[way].outcomes[column].speedup();
     let of = |column: usize| {
@@ -80,11 +87,14 @@ fn compare(every: usize, drafter: &str, types: Range<usize>, texts: &[usize]) {
         let gains = gains(&trace, curve, drafter, texts);
         for (&texts, (over_plain, over_best)) in texts.iter().zip(gains) {
             println!("{drafter} {dtype} {texts:>2}: {over_plain:.3} {over_best:.3}");
+            // So few answers are half over before it is known what rows and a drafter's forwards
+            // cost.
+            let least = if drafter == MODEL { 0.93 } else { 0.98 };
             assert!(
-                over_best > 0.98,
+                over_best > least,
                 "{drafter} {dtype} {texts}: {over_best} of the best"
             );
-            if texts == 4 && drafter == TREE && *dtype != "q4_0" {
+            if texts == 4 && drafter != CHAIN && *dtype != "q4_0" {
                 assert!(over_plain > 1.2, "{dtype}: {over_plain} of plain decoding");
             }
         }
@@ -94,6 +104,7 @@ fn compare(every: usize, drafter: &str, types: Range<usize>, texts: &[usize]) {
 #[test]
 fn texts_together_draft_nearly_as_well_as_the_best_length_in_hindsight() {
     compare(2, TREE, 1..2, &[2, 8]);
+    compare(4, MODEL, 1..2, &[2, 8]);
 }
 
 /// Plain decoding is the length of 0: with any number of texts, drafting loses little over it.
@@ -103,6 +114,7 @@ fn texts_together_draft_nearly_as_well_as_the_best_length_in_hindsight() {
 fn any_number_of_texts_drafts_nearly_as_well_as_the_best_length_in_hindsight() {
     compare(2, CHAIN, 1..3, &[1, 4, 8, 32]);
     compare(2, TREE, 0..3, &[1, 2, 4, 8, 16, 32]);
+    compare(2, MODEL, 0..3, &[1, 2, 4, 8, 16, 32]);
 }
 
 #[test]

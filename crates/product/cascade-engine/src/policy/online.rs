@@ -8,7 +8,7 @@ use cascade_core::{LevelId, NodeId, ScoredTree, Want};
 use super::acceptance::Acceptance;
 use super::asking::{Asking, Lately};
 use super::pending::Pending;
-use super::prices::{Company, Prices, SharedPrices};
+use super::prices::{Companies, Company, Prices, SharedPrices};
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
 use super::{
@@ -113,7 +113,7 @@ const NEURAL_PRIOR: f32 = 0.9;
 const STATISTICAL_PRIOR: f32 = 0.5;
 /// Tokens of a neural drafter that are planned for at most.
 const HORIZON: usize = 16;
-/// Tokens that are asked of a neural drafter; it stops earlier.
+/// Tokens that are asked of a neural drafter, once it is known what they cost; it stops earlier.
 const LONGEST: usize = 64;
 /// The longest path of a statistical drafter's tree.
 const DEEPEST: usize = 32;
@@ -136,7 +136,9 @@ struct ReviewerState {
     /// What is known of the reviewer's forwards; of all texts, if they are shared.
     prices: Prices,
     shared: Option<SharedPrices>,
-    company: Company,
+    companies: Companies,
+    /// Of a drafter: the depth that its last forward drafted at.
+    depth: usize,
     drafters: Vec<DrafterState>,
     draft: Progress,
     trials: f64,
@@ -170,7 +172,7 @@ impl ReviewerState {
         let ForwardCost { rows, shared, .. } = *forward;
         let seconds = forward.time.as_secs_f64();
         if let Some(shared) = shared.filter(|shared| rows <= shared.rows) {
-            self.company.learn(shared, rows);
+            self.companies.learn(self.depth, shared, rows);
         }
         if fixed || seconds <= 0.0 {
             return;
@@ -186,20 +188,30 @@ impl ReviewerState {
         !self.untimed && self.prices.are_checked()
     }
 
+    /// Who else has rows in its forwards.
+    fn company(&self) -> Company {
+        self.companies.at(self.depth)
+    }
+
     /// A step of plain decoding, in forwards of one row: a forward without drafts, divided among
     /// its texts. The unit of all prices.
     fn plain_step(&self) -> f64 {
-        self.prices.costs.at(self.company.texts) / self.company.texts
+        self.part(self.company())
+    }
+
+    /// This text's part of a forward of a row of each text, in forwards of one row.
+    fn part(&self, company: Company) -> f64 {
+        self.prices.costs.at(company.texts) / company.texts
     }
 
     /// A forward in which this text has so many rows, in steps of plain decoding.
     fn forward_of(&self, rows: usize) -> f64 {
-        self.prices.costs.at(self.company.rows + rows as f64) / self.plain_step()
+        self.prices.costs.at(self.company().rows + rows as f64) / self.plain_step()
     }
 
     /// What one more row adds to that.
     fn one_more(&self, rows: usize) -> f64 {
-        let rows = self.company.rows + rows as f64;
+        let rows = self.company().rows + rows as f64;
         self.prices.costs.one_more(rows) / self.plain_step()
     }
 
@@ -211,7 +223,12 @@ impl ReviewerState {
     /// Takes what a trial cost more than it saved from the time for trials. So a drafter that
     /// became better is tried as often as it takes to see that; one that did not rests.
     fn judge_trial(&mut self, outcome: &Outcome<'_>, one: f64) {
-        let Some((drafter, price)) = self.draft.tried.take() else {
+        let Some(Tried {
+            drafter,
+            token,
+            row,
+        }) = self.draft.tried.take()
+        else {
             return;
         };
         let first = outcome.accepted.first();
@@ -220,13 +237,13 @@ impl ReviewerState {
             .turns
             .iter()
             .find(|turn| turn.turn.drafter == drafter);
-        // More than the price if the drafter had to read the prompt first.
+        // More than the price if the drafter had to read the prompt first, or drafted alone.
         let spent = turn.map_or(0.0, |turn| turn.time.as_secs_f64() / one);
         let saved = match kept {
             true => 1.0 / self.gain(),
             false => 0.0,
         };
-        self.trials -= (spent.max(price) - saved).max(0.0);
+        self.trials -= (spent.max(token) + row - saved).max(0.0);
         if !kept {
             self.drafters[drafter.0].rests_until = self.reviews + TRIALS_APART;
         }
@@ -244,6 +261,8 @@ struct DrafterState {
     beside: (f64, f64),
     /// Nodes to ask for.
     ask: usize,
+    /// Of a neural drafter: tokens of a draft at most, until it is known what rows cost.
+    longest: usize,
     /// Of a statistical drafter.
     asking: Asking,
     /// The review before which it may not be tried again.
@@ -270,11 +289,22 @@ struct Progress {
     neural: usize,
     /// Whether a neural drafter drafts as a trial: one token.
     trial: bool,
-    /// The drafter that was tried at the beginning, and the price of its token.
-    tried: Option<(LevelId, f64)>,
+    /// The drafter that was tried at the beginning.
+    tried: Option<Tried>,
     proposals: Vec<Shadow>,
     /// Whether a model read its prompt, so that the time of the draft says nothing.
     unusual: bool,
+}
+
+/// A drafter that is tried for a token, and what that is expected to cost in forwards of the
+/// reviewer.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    drafter: LevelId,
+    /// To draft it.
+    token: f64,
+    /// To review it.
+    row: f64,
 }
 
 impl Progress {
@@ -326,7 +356,8 @@ impl OnlineSchedule {
         let reviewer = |level| ReviewerState {
             prices: Prices::new(self.assumed.of_level(level)),
             shared: self.shared.get(level).cloned().flatten(),
-            company: Company::NONE,
+            companies: Companies::default(),
+            depth: 0,
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
@@ -375,24 +406,31 @@ impl OnlineSchedule {
     /// A forward of a level without a draft, or this text's part of it: in seconds if the target
     /// was measured, else in its forwards.
     fn forward(&self, level: usize) -> f64 {
-        let measured = |level: usize| {
+        self.forward_at(level, self.reviewers[level].depth)
+    }
+
+    /// The same of one that drafts at this depth.
+    fn forward_at(&self, level: usize, depth: usize) -> f64 {
+        let measured = |level: usize, depth: usize| {
             let own = &self.reviewers[level];
-            own.prices.costs.one().map(|one| one * own.plain_step())
+            let one = own.prices.costs.one();
+            one.map(|one| one * own.part(own.companies.at(depth)))
         };
-        let target = measured(0).unwrap_or(1.0);
+        let of_target = measured(0, 0);
+        let target = of_target.unwrap_or(1.0);
         if level == 0 {
             return target;
         }
         let assumed = self.assumed.drafters.get(level - 1).copied();
-        let seconds = measured(level).filter(|_| measured(0).is_some());
+        let seconds = measured(level, depth).filter(|_| of_target.is_some());
         seconds.unwrap_or(assumed.unwrap_or(DRAFTER) * target)
     }
 
-    /// What a token of a neural drafter costs, in forwards of the reviewer, its row not included.
-    /// Levels below may give it several tokens in a forward.
-    fn token_cost(&self, reviewer: usize, drafter: usize) -> f64 {
+    /// What a token of a neural drafter at this depth costs, in forwards of the reviewer, its row
+    /// not included. Levels below may give it several tokens in a forward.
+    fn token_cost(&self, reviewer: usize, drafter: usize, depth: usize) -> f64 {
         let rate = self.reviewers[drafter].gain();
-        self.forward(drafter) / rate / self.forward(reviewer)
+        self.forward_at(drafter, depth) / rate / self.forward(reviewer)
     }
 
     /// Expected tokens less their price, of the best length of a neural drafter that goes on after
@@ -400,11 +438,11 @@ impl OnlineSchedule {
     fn balance(&self, reviewer: usize, drafter: usize, survival: f64, depth: usize) -> f64 {
         let state = &self.reviewers[reviewer];
         let acceptance = &state.drafters[drafter].next;
-        let token = self.token_cost(reviewer, drafter);
         let rate = state.gain();
         let (mut survival, mut balance, mut best) = (survival, 0.0, f64::NEG_INFINITY);
         for ahead in 0..HORIZON {
             survival *= acceptance.estimate(None, depth + ahead);
+            let token = self.token_cost(reviewer, drafter, depth + ahead);
             balance += survival - rate * (token + state.one_more(depth + ahead + 1));
             best = best.max(balance);
         }
@@ -483,7 +521,7 @@ impl OnlineSchedule {
         let branches = !trial && accepted >= drafted * price;
         let tokens = match trial {
             true => 1,
-            false => LONGEST,
+            false => own.drafters[level].longest,
         };
         Some(Turn {
             drafter: LevelId(level),
@@ -512,12 +550,14 @@ impl OnlineSchedule {
     /// if there is time for it.
     fn try_out(&mut self, reviewer: usize, drafter: usize, state: &DraftState<'_>) -> bool {
         let own = &self.reviewers[reviewer];
-        let price = self.token_cost(reviewer, drafter) + own.one_more(1);
+        let tried = Tried {
+            drafter: LevelId(drafter),
+            token: self.token_cost(reviewer, drafter, state.depth),
+            row: own.one_more(1),
+        };
         let own = &mut self.reviewers[reviewer];
-        let tries = state.nodes == 0 && own.trials >= price;
-        if tries {
-            own.draft.tried = Some((LevelId(drafter), price));
-        }
+        let tries = state.nodes == 0 && own.trials >= tried.token + tried.row;
+        own.draft.tried = tries.then_some(tried).or(own.draft.tried);
         tries
     }
 
@@ -591,7 +631,8 @@ impl OnlineSchedule {
         }
         let rows = open.iter().filter(|&&open| open).count();
         let forward = self.reviewers[growing.drafter.0].forward_of(rows.max(1));
-        let price = rate * self.token_cost(reviewer, growing.drafter.0) * forward;
+        let depth = state.depth + tree.height();
+        let price = rate * self.token_cost(reviewer, growing.drafter.0, depth) * forward;
         match gain > price {
             true => open,
             false => vec![false; tree.len()],
@@ -599,8 +640,10 @@ impl OnlineSchedule {
     }
 
     /// Learns what a forward cost by which a neural drafter grows a tree.
-    fn learn_growth(&mut self, growing: &GrowingTree<'_>) {
+    fn learn_growth(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) {
         let (drafter, fixed) = (growing.drafter.0, self.assumed.fixed);
+        let height = growing.proposed.tree().height();
+        self.reviewers[drafter].depth = state.depth + height.saturating_sub(1);
         let answered = growing.answered.iter().filter(|&&answered| answered);
         let usual = growing.forward.is_usual(answered.count());
         self.reviewers[drafter].learn_forward(&growing.forward, usual, fixed);
@@ -658,7 +701,7 @@ impl OnlineSchedule {
         own.reviews += 1;
         if usual && !own.draft.unusual {
             let tokens = (outcome.accepted.len() + 1) as f64;
-            let texts = own.company.texts;
+            let texts = own.company().texts;
             own.learn(|prices| prices.rate.learn(tokens, spent, texts));
             own.trials = (own.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
             own.questions = (own.questions + TRIAL_SHARE * spent).min(MOST_TRIALS);
@@ -680,7 +723,7 @@ impl OnlineSchedule {
             .iter()
             .filter(|turn| self.is_neural(turn.turn.drafter.0));
         let drafting = neural
-            .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0));
+            .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0, 0));
         forward + drafting.sum::<f64>() * self.forward(reviewer)
     }
 
@@ -731,6 +774,12 @@ impl OnlineSchedule {
                 proposal.compare_places(outcome, |depth, stayed| next.learn(None, depth, stayed));
             }
         }
+        for turn in outcome.turns {
+            let longest = &mut own.drafters[turn.turn.drafter.0].longest;
+            if turn.path.len() >= *longest {
+                *longest = (2 * *longest).min(LONGEST);
+            }
+        }
         for turn in outcome
             .turns
             .iter()
@@ -765,6 +814,7 @@ impl DrafterState {
             // As if every branch had paid.
             beside: (8.0, 8.0),
             ask: FIRST,
+            longest: FIRST,
             asking: Asking::new(),
             rests_until: 0,
         }
@@ -811,7 +861,8 @@ impl Schedule for OnlineSchedule {
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
         self.pending.note(drafted);
         let (reviewer, drafter) = (drafted.reviewer.0, drafted.drafter.0);
-        let token = self.token_cost(reviewer, drafter);
+        self.reviewers[drafter].depth = drafted.position;
+        let token = self.token_cost(reviewer, drafter, drafted.position + 1);
         let own = &mut self.reviewers[reviewer];
         let state = &own.drafters[drafter];
         own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
@@ -858,7 +909,7 @@ impl Schedule for OnlineSchedule {
     }
 
     fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
-        self.learn_growth(growing);
+        self.learn_growth(state, growing);
         Some(self.worth_children(growing.reviewer.0, state, growing))
     }
 

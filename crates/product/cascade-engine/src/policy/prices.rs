@@ -16,6 +16,8 @@ const CHECKS_APART: u64 = 16;
 const CHECKS: u64 = 5;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
+/// Depths of drafts that are told apart; all beyond are as the last.
+const DEPTHS: usize = 8;
 
 /// What forwards of one model cost and earn, known to all texts that share them: the price of a
 /// row follows from all of their rows and tokens, and each weighs its drafts against it. Clones are
@@ -141,20 +143,43 @@ pub(super) struct Company {
 }
 
 impl Company {
-    pub(super) const NONE: Self = Self {
+    const NONE: Self = Self {
         texts: 1.0,
         rows: 0.0,
     };
 
+    /// That of a forward in which the text had `own` rows.
+    fn new(shared: SharedForward, own: usize) -> Self {
+        Self {
+            texts: shared.texts.max(1) as f64,
+            rows: shared.rows.saturating_sub(own) as f64,
+        }
+    }
+
+    fn follow(&mut self, last: Self) {
+        self.texts += COMPANY * (last.texts - self.texts);
+        self.rows += COMPANY * (last.rows - self.rows);
+    }
+}
+
+/// The company of a model's forwards by the depth that they draft at: texts that draft further than
+/// others are alone. Those of the target are all at depth 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Companies([Option<Company>; DEPTHS]);
+
+impl Companies {
+    /// As of late at this depth; where nothing was drafted yet, as above it.
+    pub(super) fn at(&self, depth: usize) -> Company {
+        let known = self.0.iter().take(depth + 1).rev();
+        known.flatten().next().copied().unwrap_or(Company::NONE)
+    }
+
     /// Learns from a forward in which the text had `own` rows.
-    pub(super) fn learn(&mut self, shared: SharedForward, own: usize) {
-        let texts = shared.texts.max(1) as f64;
-        let rows = shared.rows.saturating_sub(own) as f64;
-        let weight = match *self == Self::NONE {
-            true => 1.0,
-            false => COMPANY,
-        };
-        self.texts += weight * (texts - self.texts);
-        self.rows += weight * (rows - self.rows);
+    pub(super) fn learn(&mut self, depth: usize, shared: SharedForward, own: usize) {
+        let last = Company::new(shared, own);
+        match &mut self.0[depth.min(DEPTHS - 1)] {
+            Some(known) => known.follow(last),
+            unknown => *unknown = Some(last),
+        }
     }
 }

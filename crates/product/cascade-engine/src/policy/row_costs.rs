@@ -34,6 +34,8 @@ const LEAST: f64 = 0.5;
 /// what measurements elsewhere make of it.
 const RETURN: f64 = 0.001;
 const PATIENCE: u32 = 256;
+/// How far rows are from both knots beside them, as a share of the way between, if they measure both.
+const BETWEEN: f64 = 0.1;
 
 /// Forwards in a row that are all faster or all slower than expected by this much, as a logarithm,
 /// after which times have changed.
@@ -236,6 +238,11 @@ impl RowCosts {
         }
         self.measured[nearest] = true;
         self.since[nearest] = 0;
+        // Rows between two knots say something of both.
+        if (BETWEEN..=1.0 - BETWEEN).contains(&share) {
+            self.since[knot] = 0;
+            self.since[knot + 1] = 0;
+        }
     }
 
     /// Raises the estimate at a knot, and of others in proportion to their rows, where nothing is
