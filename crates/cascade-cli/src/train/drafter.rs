@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
+use cascade_core::TokenId;
 use cascade_eval::trace::Trace;
 use cascade_models::{DType, HeadBasis, LoadedModel};
 use cascade_train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining};
@@ -32,7 +33,7 @@ pub(crate) struct DrafterArgs {
     #[arg(long, value_name = "TRACE")]
     trace: PathBuf,
 
-    /// The target: a folder, a hub id or embedded:NAME, of the LLaMA family.
+    /// The target: a folder, a hub id or embedded:NAME.
     #[arg(long, value_name = "MODEL")]
     target: String,
 
@@ -132,7 +133,7 @@ impl DrafterArgs {
         )?;
         let trace = Trace::open(&self.trace)?;
         let (target, basis) = self.target(&trace)?;
-        let texts = self.texts(&trace, &target)?;
+        let texts = self.texts(&trace, &target, basis.start)?;
         let settings = self.settings();
         let mut training = match self.resume {
             true => DrafterTraining::resume(&texts, &basis, settings, &folder.checkpoint())?,
@@ -174,7 +175,12 @@ impl DrafterArgs {
     }
 
     /// The outputs, and the target's states along them.
-    fn texts(&self, trace: &Trace, target: &LoadedModel) -> Result<DrafterTexts> {
+    fn texts(
+        &self,
+        trace: &Trace,
+        target: &LoadedModel,
+        start: Option<TokenId>,
+    ) -> Result<DrafterTexts> {
         let folder = match &self.states {
             Some(folder) => folder.clone(),
             None => self.out.join("states"),
@@ -187,6 +193,7 @@ impl DrafterArgs {
         let step = || progress.step();
         Ok(DrafterTexts::record(
             &mut session,
+            start,
             records,
             &folder,
             self.seed,

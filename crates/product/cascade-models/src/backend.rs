@@ -275,6 +275,8 @@ pub(crate) trait Forward<B: Backend> {
 pub(crate) struct Vocabulary<'a, B: Backend> {
     pub(crate) table: &'a B::Table,
     pub(crate) head: &'a B::Linear,
+    /// What the logits of the head are multiplied with.
+    pub(crate) scale: Option<f64>,
 }
 
 /// The layers of an architecture on a backend.
@@ -283,11 +285,8 @@ pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
     /// all layers.
     fn decode(&self, forward: &mut dyn Forward<B>, logits: bool);
 
-    /// The embedding and the head that gives logits of the last hidden state alone; `None` for an
-    /// architecture that does more between its last state and its logits, or has an encoder.
-    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
-        None
-    }
+    /// The embedding, and the head that gives logits of the last hidden state.
+    fn vocabulary(&self) -> Vocabulary<'_, B>;
 
     /// Stages of the encoder; none for an architecture without it.
     fn encoder_stages(&self) -> usize {
@@ -356,7 +355,7 @@ pub(crate) struct BackendNetwork<B: Backend> {
 
 impl<B: Backend> BackendNetwork<B> {
     /// The embedding and the head, for those that share them.
-    pub(crate) fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
+    pub(crate) fn vocabulary(&self) -> Vocabulary<'_, B> {
         self.layers.vocabulary()
     }
 

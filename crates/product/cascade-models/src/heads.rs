@@ -55,6 +55,9 @@ pub struct Head {
     network: Arc<dyn HeadNetwork>,
     /// Over the target's vocabulary.
     info: ModelInfo,
+    architecture: Architecture,
+    /// The token that the target's decoder begins with, if it stands beside an encoder.
+    start: Option<TokenId>,
     bytes_per_forward: usize,
     warnings: Vec<String>,
     files: ModelFiles,
@@ -159,6 +162,8 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
             Part::Heads(heads) => Arc::new(Medusa { heads, cpu }),
         },
         info,
+        architecture: of_target.architecture,
+        start: of_target.start,
         bytes_per_forward,
         warnings,
         files,
@@ -184,13 +189,6 @@ pub fn check_head(files: &ModelFiles, target: &ModelFiles) -> Result<()> {
 
 /// Files of a head that fits a target.
 fn checked(files: &ModelFiles, target: &ModelInfo) -> Result<(HeadConfig, Checkpoint)> {
-    if target.architecture == Architecture::EncoderDecoder {
-        return Err(Error::Head {
-            file: files.config.to_string(),
-            problem: "its target has an encoder, and heads read decoders alone".to_owned(),
-            cure: "take a drafter with a tokenizer of its own".to_owned(),
-        });
-    }
     let (config, weights) = open(files, Some((target.layers, target.size)))?;
     config.check_target(target, &files.config)?;
     Ok((config, weights))
@@ -294,7 +292,7 @@ impl Head {
 
     /// The vocabulary and the limits of its sessions, and what they observe.
     pub fn info(&self) -> ScorerInfo {
-        ScorerInfo::new(self.info.architecture, self.info.vocab_size)
+        ScorerInfo::new(self.architecture, self.info.vocab_size)
             .with_max_context(self.info.max_context)
             .with_max_nodes(Some(max_nodes(&self.info)))
             .observing(self.network.observes())

@@ -15,6 +15,9 @@ use crate::Result;
 /// Weight of the cross-entropy; that of the regression is 1.
 const ENTROPY_WEIGHT: f64 = 0.1;
 
+/// Positions of a head whose target has no limit.
+const UNLIMITED: usize = 1 << 13;
+
 /// What is trained.
 pub(super) struct Eagle {
     pub(super) shape: LayerShape,
@@ -224,7 +227,7 @@ impl HeadNetwork for Eagle {
             "num_attention_heads": shape.queries,
             "num_key_value_heads": shape.kv,
             "head_dim": shape.head,
-            "max_position_embeddings": self.max_context.unwrap_or(1 << 17),
+            "max_position_embeddings": self.max_context.unwrap_or(UNLIMITED),
             "rms_norm_eps": shape.epsilon,
             "rope_theta": THETA,
             "vocab_size": shared.vocab_size(),

@@ -28,9 +28,10 @@ const FINGERPRINT: &str = "cascade-train";
 /// A text that the target said after a prompt, and its states.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Prompt and output.
+    /// Prompt and output; of a decoder beside an encoder, the token that it begins with and the
+    /// output.
     pub tokens: Vec<TokenId>,
-    /// Tokens of the prompt, one at least.
+    /// Those before the output, one at least.
     pub prompt: usize,
     /// `[tokens - 1, size]`: the last hidden state after each token but the last.
     pub states: Tensor,
@@ -47,8 +48,8 @@ pub struct DrafterTexts {
 
 impl DrafterTexts {
     /// Reads the outputs of `target` with two tokens or more, each in one pass, and keeps its last
-    /// hidden states in files of `folder`: what is there is not computed again. `step` is called
-    /// after each output.
+    /// hidden states in files of `folder`: what is there is not computed again. `start` is the token
+    /// that a decoder beside an encoder begins with. `step` is called after each output.
     ///
     /// A text that is longer than the target's context ends where that is full. `seed` is of the
     /// split.
@@ -60,6 +61,7 @@ impl DrafterTexts {
     /// more than 16 GB; [`Error::Checkpoint`] for files of other texts or of another target.
     pub fn record<'r>(
         target: &mut dyn Scorer,
+        start: Option<TokenId>,
         records: impl IntoIterator<Item = &'r Record>,
         folder: &Path,
         seed: u64,
@@ -68,7 +70,7 @@ impl DrafterTexts {
         let most = target.info().max_context.unwrap_or(usize::MAX);
         let records = records.into_iter();
         let said: Vec<Said> = records
-            .filter_map(|record| Said::of(record, most))
+            .filter_map(|record| Said::of(record, start, most))
             .collect();
         let Some(first) = said.first() else {
             return Err(Error::TooFew { outputs: 0 });
@@ -113,29 +115,40 @@ impl DrafterTexts {
 
 /// A text without states.
 struct Said {
+    source: Vec<TokenId>,
     tokens: Vec<TokenId>,
     prompt: usize,
+    /// Tokens that the target reads before any of a context.
+    unsaid: usize,
 }
 
 impl Said {
     /// `None` if nothing can be learned from it.
-    fn of(record: &Record, most: usize) -> Option<Self> {
-        let context = record.prompt().context;
-        let prompt = context.len();
-        let mut tokens = context;
+    fn of(record: &Record, start: Option<TokenId>, most: usize) -> Option<Self> {
+        let mut tokens = Vec::from_iter(start);
+        let unsaid = tokens.len();
+        tokens.extend_from_slice(&record.context);
+        let prompt = tokens.len();
         tokens.extend_from_slice(&record.output);
         tokens.truncate(most);
-        (prompt > 0 && tokens.len() >= prompt + 2).then_some(Self { tokens, prompt })
+        (prompt > 0 && tokens.len() >= prompt + 2).then(|| Self {
+            source: record.source.clone(),
+            tokens,
+            prompt,
+            unsaid,
+        })
     }
 
     /// The target's states after all tokens but the last.
     fn states(&self, target: &mut dyn Scorer) -> Result<Tensor> {
-        let context = &self.tokens[..self.tokens.len() - 1];
-        let want = Want::ARGMAX.with_last_hidden().with_hidden_after(Some(1));
-        target.set_source(&[])?;
+        let rows = self.tokens.len() - 1;
+        let context = &self.tokens[self.unsaid..rows];
+        let want = Want::ARGMAX.with_last_hidden();
+        let want = want.with_hidden_after(Some(1 - self.unsaid));
+        target.set_source(&self.source)?;
         let scores = target.score(context, &TokenTree::new(), want)?;
         let states = scores.hidden.of(HiddenLayer::Last).ok_or(Error::NoHidden)?;
-        if states.rows() != context.len() {
+        if states.rows() != rows {
             return Err(Error::NoHidden);
         }
         let shape = (states.rows(), states.columns());
@@ -150,6 +163,9 @@ fn fingerprint(of_target: &Tensor, piece: &[Said]) -> Result<String> {
         hash.update(x.to_le_bytes());
     }
     for said in piece {
+        hash.update((said.source.len() as u64).to_le_bytes());
+        let source = said.source.iter();
+        source.for_each(|token| hash.update(token.to_le_bytes()));
         hash.update((said.prompt as u64).to_le_bytes());
         hash.update((said.tokens.len() as u64).to_le_bytes());
         let tokens = said.tokens.iter();

@@ -327,7 +327,8 @@ fn head(settings: &DrafterSettings, basis: &HeadBasis) -> Box<dyn HeadNetwork> {
                     inner: inner.unwrap_or(usual),
                     queries,
                     kv,
-                    head: basis.head_size,
+                    // Rotated in halves, which those of an encoder-decoder are not.
+                    head: basis.head_size.next_multiple_of(2),
                     epsilon: basis.epsilon,
                 },
                 steps,

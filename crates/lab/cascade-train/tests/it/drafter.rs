@@ -48,11 +48,9 @@ fn target(name: &str) -> Arc<Model> {
     Arc::new(model.unwrap())
 }
 
-fn prompt(number: u32) -> Prompt {
-    Prompt {
-        context: vec![1, 3 + number % 5, 9 + number % 7, 4],
-        ..Prompt::default()
-    }
+fn prompt(target: &Model, number: u32) -> Prompt {
+    let tokens = vec![1, 3 + number % 5, 9 + number % 7, 4];
+    Prompt::new(target.info().architecture, tokens)
 }
 
 fn options() -> Options {
@@ -64,13 +62,15 @@ fn records(target: &Arc<Model>) -> Vec<Record> {
         let session = target.session();
         let mut recorder = Recorder::new("target", session, [], None, &options()).unwrap();
         let subject = Subject::new(number.to_string());
-        recorder.record(subject, &prompt(number), |_| {}).unwrap().0
+        let prompt = prompt(target, number);
+        recorder.record(subject, &prompt, |_| {}).unwrap().0
     };
     (0..24).map(record).collect()
 }
 
 fn texts(target: &Arc<Model>, records: &[Record], folder: &Path) -> DrafterTexts {
-    DrafterTexts::record(&mut target.session(), records, folder, 5, || ()).unwrap()
+    let start = target.head_basis().unwrap().start;
+    DrafterTexts::record(&mut target.session(), start, records, folder, 5, || ()).unwrap()
 }
 
 fn settings(kind: DrafterKind) -> DrafterSettings {
@@ -145,11 +145,22 @@ fn session(training: &DrafterTraining<'_>, target: &Model, folder: &Path) -> Hea
     Arc::new(load_head(files, target, &options).unwrap()).session()
 }
 
-/// Chains of 3 tokens: the target's text, and the forwards that were predicted for the held-out
-/// texts.
 #[test]
 fn what_was_trained_is_what_drafts() {
-    let target = target("tiny-llama-gqa");
+    drafts_as_predicted("tiny-llama-gqa");
+}
+
+/// Of the first, logits are scaled behind the head.
+#[test]
+fn what_was_trained_beside_an_encoder_is_what_drafts() {
+    drafts_as_predicted("tiny-t5-v1.0");
+    drafts_as_predicted("tiny-t5-gelu");
+}
+
+/// Chains of 3 tokens: the target's text, and the forwards that were predicted for the held-out
+/// texts.
+fn drafts_as_predicted(target: &str) {
+    let target = self::target(target);
     let basis = target.head_basis().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let records = records(&target);
@@ -167,11 +178,12 @@ fn what_was_trained_is_what_drafts() {
             .unwrap();
         let (mut steps, mut accepted) = (0, 0);
         for text in &texts.split.held_out {
-            let (context, said) = text.tokens.split_at(text.prompt);
-            let prompt = Prompt {
-                context: context.to_vec(),
-                ..Prompt::default()
+            let said = &text.tokens[text.prompt..];
+            let is_of = |record: &&Record| {
+                let whole = [&record.context[..], &record.output].concat();
+                text.tokens.ends_with(&whole)
             };
+            let prompt = records.iter().find(is_of).unwrap().prompt();
             let output = cascade.generate_tokens(&prompt, &options()).unwrap();
             assert_eq!(output.tokens, said, "{kind:?}");
             steps += output.steps.len();
@@ -208,7 +220,8 @@ fn states_are_recorded_once_and_are_of_one_target() {
         .iter()
         .any(|record| tokens.ends_with(&record.output)));
     let refused = |records: &[Record], model: &Arc<Model>| {
-        let found = DrafterTexts::record(&mut model.session(), records, folder.path(), 5, || ());
+        let (session, folder) = (&mut model.session(), folder.path());
+        let found = DrafterTexts::record(session, None, records, folder, 5, || ());
         found.map(|_| ()).unwrap_err()
     };
     let other = refused(&records[1..], &first).to_string();

@@ -15,7 +15,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{json, Value};
 
-use super::{network, AttentionSpan, Backend, Describe, Forward, Layers, Loader, QkTransform};
+use super::{
+    network, AttentionSpan, Backend, Describe, Forward, Layers, Loader, QkTransform, Vocabulary,
+};
 use crate::config::ModelConfig;
 use crate::info::ModelInfo;
 use crate::weights::CallerWeights;
@@ -64,6 +66,10 @@ impl<B: Backend> Layers<B> for LayersUntil<B> {
         if logits {
             *self.done.lock().unwrap_or_else(PoisonError::into_inner) = counted.done;
         }
+    }
+
+    fn vocabulary(&self) -> Vocabulary<'_, B> {
+        self.of.vocabulary()
     }
 
     fn encoder_stages(&self) -> usize {

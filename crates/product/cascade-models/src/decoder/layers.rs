@@ -70,11 +70,12 @@ impl<B: Backend> Layers<B> for Decoder<B> {
         forward.logits(&self.head, None);
     }
 
-    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
-        Some(Vocabulary {
+    fn vocabulary(&self) -> Vocabulary<'_, B> {
+        Vocabulary {
             table: &self.embedding,
             head: &self.head,
-        })
+            scale: None,
+        }
     }
 }
 

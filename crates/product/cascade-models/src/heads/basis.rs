@@ -1,8 +1,7 @@
 //! What a head of a model shares with it, in numbers: what heads are trained with.
 
-use cascade_core::Architecture;
+use cascade_core::TokenId;
 
-use crate::backend::Vocabulary;
 use crate::{Error, Model, Result};
 
 /// What heads share with a model, and what they are shaped after.
@@ -25,6 +24,8 @@ pub struct HeadBasis {
     pub epsilon: f64,
     /// Positions of a context, if there is a limit.
     pub max_context: Option<usize>,
+    /// The token that a decoder beside an encoder begins with: heads read it before the text.
+    pub start: Option<TokenId>,
 }
 
 impl Model {
@@ -32,41 +33,31 @@ impl Model {
     /// embedding's memory.
     ///
     /// # Errors
-    /// [`Error::Head`] for a model that heads cannot read: one with an encoder, or one that does
-    /// not compute on the CPU with our kernels.
+    /// [`Error::Head`] for a model that heads cannot read, since it does not compute on the CPU with
+    /// our kernels.
     pub fn head_basis(&self) -> Result<HeadBasis> {
-        let refused = |problem: &str, cure: &str| Error::Head {
-            file: "the target".to_owned(),
-            problem: problem.to_owned(),
-            cure: cure.to_owned(),
-        };
         let info = self.network().info();
-        if info.architecture == Architecture::EncoderDecoder {
-            let problem = "it has an encoder, and heads read decoders alone";
-            return Err(refused(problem, "take a model of the LLaMA family"));
-        }
-        let network = self.on_cpu().ok_or_else(|| {
-            let problem = "it computes elsewhere than on the CPU with our kernels";
-            refused(problem, "give it `device: cpu`")
+        let network = self.on_cpu().ok_or_else(|| Error::Head {
+            file: "the target".to_owned(),
+            problem: "it computes elsewhere than on the CPU with our kernels".to_owned(),
+            cure: "give it `device: cpu`".to_owned(),
         })?;
-        let Vocabulary { table, head } = network.vocabulary().ok_or_else(|| {
-            let problem = "there is more between its last state and its logits than a matrix";
-            refused(problem, "take another model of the LLaMA family")
-        })?;
+        let vocabulary = network.vocabulary();
         let (size, vocab_size) = (info.size, info.vocab_size);
         let mut embedding = vec![0.0; vocab_size * size];
         for (token, row) in embedding.chunks_exact_mut(size).enumerate() {
-            table.read_row(token, row);
+            vocabulary.table.read_row(token, row);
         }
         Ok(HeadBasis {
             size,
             vocab_size,
             embedding,
-            output: matrix(size, vocab_size, |state| head.forward(state)),
+            output: matrix(size, vocab_size, |state| vocabulary.logits(state)),
             attention_heads: (info.heads.queries, info.heads.kv),
             head_size: info.heads.size,
             epsilon: info.epsilon,
             max_context: info.max_context,
+            start: info.start,
         })
     }
 }

@@ -221,20 +221,20 @@ impl HeadConfig {
         }
     }
 
-    /// What follows from the settings, with positions as the target has them: angles are computed
-    /// for any.
+    /// What follows from the settings, with positions as the target has them, since angles are
+    /// computed for any, and with the head's own if the target has no limit.
     pub(super) fn info(&self, target: &ModelInfo) -> ModelInfo {
         let own = self.own_parameters();
         let shared = match self {
             Self::Eagle(layer, _) | Self::Mtp(layer) => product(&[layer.vocab_size, layer.size]),
             Self::Eagle3(..) | Self::Medusa(_) => 0,
         };
-        let (epsilon, heads) = match self {
+        let (epsilon, heads, positions) = match self {
             Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => {
-                (layer.epsilon, layer.heads)
+                (layer.epsilon, layer.heads, Some(layer.positions))
             }
-            // It has neither.
-            Self::Medusa(_) => (target.epsilon, target.heads),
+            // It has none of these.
+            Self::Medusa(_) => (target.epsilon, target.heads, None),
         };
         ModelInfo {
             architecture: Architecture::DecoderOnly,
@@ -245,7 +245,7 @@ impl HeadConfig {
             layers: 1,
             parameters: own,
             parameters_of_all_rows: sum(&[own, shared]),
-            max_context: target.max_context,
+            max_context: target.max_context.or(positions),
             start: None,
         }
     }

@@ -14,7 +14,7 @@ use super::config::EagleConfig;
 use super::recurrent::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
-    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
+    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform, Vocabulary,
 };
 use crate::{DecoderConfig, Result};
 
@@ -98,7 +98,7 @@ impl Recurrent for Eagle {
         forward.end(&self.down);
     }
 
-    fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32> {
-        shared.forward(given)
+    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32> {
+        shared.logits(given)
     }
 }

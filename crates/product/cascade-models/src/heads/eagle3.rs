@@ -17,6 +17,7 @@ use super::recurrent::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
     Activation, AttentionSpan, Forward, HeadNorms, Heads, LinearSpec, Loader, Outputs, QkTransform,
+    Vocabulary,
 };
 use crate::{DecoderConfig, Error, Result};
 
@@ -189,7 +190,7 @@ impl Recurrent for Eagle3 {
     }
 
     /// Tokens that the head has no row for have none to say: −∞.
-    fn logits(&self, given: &[f32], _: &Map) -> Vec<f32> {
+    fn logits(&self, given: &[f32], _: &Vocabulary<'_, Cpu>) -> Vec<f32> {
         let own = match self.normed_output {
             true => self.head.forward(given),
             false => self.head.forward(&self.norm.apply(given)),

@@ -13,7 +13,7 @@ use cascade_core::HiddenLayers;
 use super::recurrent::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
-    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
+    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform, Vocabulary,
 };
 use crate::{DecoderConfig, Result};
 
@@ -114,7 +114,7 @@ impl Recurrent for Mtp {
         self.norm.apply(&states)
     }
 
-    fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32> {
-        shared.forward(given)
+    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32> {
+        shared.logits(given)
     }
 }

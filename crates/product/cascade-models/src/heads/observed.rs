@@ -34,9 +34,14 @@ impl Observed {
         &self.states[tokens.start * self.width..tokens.end * self.width]
     }
 
-    /// Takes what the target verified in a step: the states of the context, as far as they are
-    /// given, and of the accepted nodes. Behind a gap nothing is known.
-    pub(super) fn learn(&mut self, step: &Observation<'_>, layers: HiddenLayers) {
+    /// Takes what the target verified in a step behind `context`: the states of that, as far as
+    /// they are given, and of the accepted nodes. Behind a gap nothing is known.
+    pub(super) fn learn(
+        &mut self,
+        context: &[TokenId],
+        step: &Observation<'_>,
+        layers: HiddenLayers,
+    ) {
         let given = layers.iter().map(|layer| step.hidden?.of(layer));
         let Some(given) = given.collect::<Option<Vec<&Matrix>>>() else {
             return;
@@ -44,7 +49,7 @@ impl Observed {
         let Some(first) = given.first() else {
             return;
         };
-        let (context, nodes) = (step.context, step.draft.len());
+        let nodes = step.draft.len();
         // The last rows are those of the nodes, before them that of the context.
         let Some(of_context) = first.rows().checked_sub(nodes).filter(|&rows| rows > 0) else {
             return;
@@ -97,7 +102,7 @@ mod tests {
         let text = [4, 5, 6];
         let path = [a, b];
         let step = Observation::new(&text, &tree, &path, &[7, 9, 2], &[0; 4]);
-        observed.learn(&step.with_hidden(Some(&rows)), HiddenLayers::LAST);
+        observed.learn(&text, &step.with_hidden(Some(&rows)), HiddenLayers::LAST);
         assert_eq!(observed.tokens, [4, 5, 6, 7, 9]);
         assert_eq!(observed.rows(0..5), [1.0, 2.0, 3.0, 17.0, 19.0]);
         assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2]), 5);
@@ -110,12 +115,12 @@ mod tests {
         let nothing = TokenTree::new();
         let next = states(&[20.0]);
         let step = Observation::new(&text, &nothing, &[], &[1], &[0]);
-        observed.learn(&step.with_hidden(Some(&next)), HiddenLayers::LAST);
+        observed.learn(&text, &step.with_hidden(Some(&next)), HiddenLayers::LAST);
         assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2, 1]), 6);
         // Another text, of which the beginning is not known.
         let other = [4, 5, 3, 3];
         let step = Observation::new(&other, &nothing, &[], &[1], &[0]);
-        observed.learn(&step.with_hidden(Some(&next)), HiddenLayers::LAST);
+        observed.learn(&other, &step.with_hidden(Some(&next)), HiddenLayers::LAST);
         assert_eq!(observed.of(&[4, 5, 3, 3, 1]), 0);
     }
 }

@@ -10,7 +10,7 @@ use cascade_cpu::Cache;
 use super::fed_rows::Rows;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
-use crate::backend::cpu::{Cpu, CpuForward, Map, Table};
+use crate::backend::cpu::{Cpu, CpuForward, Table};
 use crate::backend::{BackendNetwork, ModelInfo, Vocabulary};
 use crate::plan::Plan;
 
@@ -31,8 +31,8 @@ pub(super) trait Recurrent: Debug + Send + Sync {
         states
     }
 
-    /// Logits over the target's vocabulary of what rows gave. `shared` is the target's output head.
-    fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32>;
+    /// Logits over the target's vocabulary of what rows gave. `shared` has the target's output head.
+    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32>;
 }
 
 /// A layer and what it shares with the target.
@@ -70,18 +70,12 @@ impl RecurrentNetwork {
 
     /// What the rows of `plan` give, whose tokens stand beside `states`.
     pub(super) fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
-        let Vocabulary { table, .. } = self.vocabulary();
+        let table = self.target.vocabulary().table;
         let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
         let ends = self.cpu.run_fed(&self.info, plan, cache, &mut write);
         let mut given = self.layer.give(ends);
         forget_overflown(&mut given, self.size());
         given
-    }
-
-    /// Where the target's tokens enter and leave it.
-    fn vocabulary(&self) -> Vocabulary<'_, Cpu> {
-        let vocabulary = self.target.vocabulary();
-        vocabulary.expect("decoders have both, and others no heads")
     }
 }
 
@@ -137,7 +131,7 @@ impl RecurrentMemory {
         let states =
             answered.flat_map(|node| self.rows.given(network, node.map(|node| places[node])));
         let states: Vec<f32> = states.copied().collect();
-        let logits = network.layer.logits(&states, network.vocabulary().head);
+        let logits = network.layer.logits(&states, &network.target.vocabulary());
         (logits, verified + fed)
     }
 }

@@ -1,9 +1,10 @@
 //! Sessions of heads: what a head has observed and computed, behind a scorer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cascade_core::{
-    Error, Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    Architecture, Error, Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 
 use super::observed::Observed;
@@ -23,6 +24,9 @@ use crate::readout;
 /// An answer is a function of the context, the tree and the states observed of the context since
 /// the last `set_source`, which begins a text: states observed before it are forgotten. It has the
 /// same bits whatever else was scored.
+///
+/// Of a target with an encoder, a head reads the decoder's states, which know the source, and not
+/// the source itself. Its text begins with the token that the decoder begins with.
 ///
 /// A head whose states overflow, as those of one trained for another model may when it feeds on
 /// itself, has nothing to say there: all tokens are equally probable. That costs time, and no more.
@@ -48,6 +52,15 @@ impl HeadSession {
     /// The head it scores with.
     pub fn head(&self) -> &Arc<Head> {
         &self.head
+    }
+
+    /// What the target's decoder reads of a context: the token that it begins with, if there is
+    /// one, goes before it.
+    fn text<'a>(&self, context: &'a [TokenId]) -> Cow<'a, [TokenId]> {
+        match self.head.start {
+            None => context.into(),
+            Some(start) => [&[start], context].concat().into(),
+        }
     }
 
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
@@ -99,19 +112,23 @@ impl Scorer for HeadSession {
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.observed.clear();
         self.memory.clear();
-        match source.len() {
-            0 => Ok(()),
-            tokens => Err(Error::SourceWithoutEncoder { tokens }),
+        match (self.info().architecture, source.len()) {
+            (Architecture::DecoderOnly, tokens @ 1..) => {
+                Err(Error::SourceWithoutEncoder { tokens })
+            }
+            _ => Ok(()),
         }
     }
 
     fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        let known = Some(self.observed.of(context)).filter(|&known| known > 0)?;
-        self.head.network.reach(context.len() - known - 1)
+        let text = self.text(context);
+        let known = Some(self.observed.of(&text)).filter(|&known| known > 0)?;
+        self.head.network.reach(text.len() - known - 1)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.check(context, tree, want)?;
+        let text = self.text(context);
+        self.check(&text, tree, want)?;
         if self
             .reach(context)
             .is_none_or(|reach| tree.height() > reach)
@@ -121,7 +138,7 @@ impl Scorer for HeadSession {
                 height: tree.height(),
             });
         }
-        let (mut logits, of_context) = self.memory.logits(&self.observed, context, tree);
+        let (mut logits, of_context) = self.memory.logits(&self.observed, &text, tree);
         let rows = self.info().vocab_size;
         if level_improper(&mut logits, rows) {
             // As of any session: what is not a number spoils rows that might be kept.
@@ -134,7 +151,9 @@ impl Scorer for HeadSession {
     }
 
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        self.observed.learn(observation, self.info().observes);
+        let text = self.text(observation.context);
+        self.observed
+            .learn(&text, observation, self.info().observes);
         Ok(())
     }
 }

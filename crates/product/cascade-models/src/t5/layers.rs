@@ -5,7 +5,7 @@ use cascade_core::Architecture;
 use super::config::relative_position_bucket;
 use crate::backend::{
     AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs, QkTransform,
+    ModelInfo, Outputs, QkTransform, Vocabulary,
 };
 use crate::{Result, T5Config};
 
@@ -94,6 +94,14 @@ impl<B: Backend> Layers<B> for T5<B> {
             self.feed_forward(feed_forward, decoder.norm(i + 1), forward);
         }
         forward.logits(&self.head, self.scale);
+    }
+
+    fn vocabulary(&self) -> Vocabulary<'_, B> {
+        Vocabulary {
+            table: &self.embedding,
+            head: &self.head,
+            scale: self.scale,
+        }
     }
 
     fn encoder_stages(&self) -> usize {

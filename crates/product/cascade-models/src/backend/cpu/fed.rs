@@ -5,7 +5,7 @@ use cascade_cpu::Cache;
 
 use super::{run, Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::host::{HostInput, HostRows, SourceCache};
-use crate::backend::ModelInfo;
+use crate::backend::{ModelInfo, Vocabulary};
 use crate::plan::Plan;
 
 impl Cpu {
@@ -34,6 +34,17 @@ impl Cpu {
         states
             .flat_map(|(_, states)| states.as_slice().to_vec())
             .collect()
+    }
+}
+
+impl Vocabulary<'_, Cpu> {
+    /// Logits of last hidden states.
+    pub(crate) fn logits(&self, states: &[f32]) -> Vec<f32> {
+        let mut logits = self.head.forward(states);
+        if let Some(scale) = self.scale {
+            logits.iter_mut().for_each(|logit| *logit *= scale as f32);
+        }
+        logits
     }
 }
 
