@@ -22,6 +22,7 @@
 mod automaton;
 mod bigram;
 mod branches;
+mod builtin;
 mod config;
 mod container;
 mod error;
@@ -35,9 +36,10 @@ pub use bigram::{
     export_json, import_json, Bigram, BigramConfig, BigramMetadata, BigramRows, BigramTable,
     Provenance, Source, Successors,
 };
+pub use builtin::Builtin;
 pub use config::{
-    positive, Builtin, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError,
-    Resources, TableLocator,
+    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError, Resources,
+    TableLocator,
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
