@@ -20,6 +20,7 @@ mod cpu_time;
 mod error;
 mod forward_check;
 mod forward_cost;
+mod forward_input;
 pub mod lossless;
 pub mod ngram;
 mod steady;
