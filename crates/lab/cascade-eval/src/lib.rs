@@ -16,6 +16,7 @@
 mod answers;
 mod assumed;
 mod bootstrap;
+mod cells;
 mod cpu_time;
 mod error;
 mod forward_check;
