@@ -9,7 +9,6 @@ use cascade_core::{
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::gathering::{self, ScoreCall};
 use crate::network::{NewRows, Read, Sequence};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
@@ -328,12 +327,16 @@ impl Scorer for Session {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        gathering::score_alone(ScoreCall {
-            session: self,
-            context,
-            tree,
-            want,
-        })
+        let mut scoring = self.begin(context, tree, want)?;
+        let model = Arc::clone(&self.model);
+        loop {
+            self.adopt(&mut scoring);
+            let rows = self.new_rows(&mut scoring, self.chunk());
+            let given = model.network().forward(vec![rows]).pop();
+            if let Some(answer) = given.and_then(|given| self.take(&mut scoring, given)) {
+                return answer;
+            }
+        }
     }
 }
 
