@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `count` | reader, workers and their synchronisation |
 //! | `sentences` | leaving out what was read before |
-//! | `grams`, `pairs` | n-grams as keys, and their counts in memory |
+//! | `grams`, `pairs`, `pair_counts` | n-grams as keys, and their counts in memory |
 //! | `gram_rows` | from sums to the rows of a table |
 //! | `run`, `merge` | sorted counts on the disk, and their sum |
 //! | `checkpoint` | the folder with the runs, and the manifest |
@@ -38,6 +38,7 @@ mod job;
 mod memory;
 mod merge;
 mod output;
+mod pair_counts;
 mod pairs;
 mod part;
 mod reduce;

@@ -295,7 +295,7 @@ pub enum Error {
 
     /// The target's distribution cannot be enumerated.
     #[error(transparent)]
-    Cells(#[from] crate::lossless::CellsError),
+    Cells(#[from] crate::cells::CellsError),
 
     /// Times of forwards could not be measured.
     #[error("{model}")]

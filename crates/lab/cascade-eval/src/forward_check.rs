@@ -3,7 +3,7 @@
 
 use cascade_core::{Architecture, Error, Matrix, Result, Scorer, Scores, TokenId, TokenTree, Want};
 
-use crate::forward_cost::Tokens;
+use crate::forward_input::{with_siblings, Tokens};
 
 /// Compares forwards of a scorer with each other, bit for bit, and with another scorer of the same
 /// weights.
@@ -164,22 +164,6 @@ fn logits(scores: Scores) -> Result<Matrix> {
         .ok_or_else(|| Error::backend(std::io::Error::other("the model gave no logits")))
 }
 
-/// A tree of so many nodes: a path along `text`, each node of which has a sibling as far as they
-/// go; and the rows of the path, with that of the context.
-pub(crate) fn with_siblings(text: &[TokenId], nodes: usize) -> (TokenTree, Vec<usize>) {
-    let (mut tree, mut path, mut parent) = (TokenTree::new(), vec![0], None);
-    for &token in &text[..nodes.div_ceil(2)] {
-        if tree.len() + 1 < nodes {
-            // Any other token; before its sibling, so that slots are not positions.
-            tree.push(token ^ 1, parent);
-        }
-        let node = tree.push(token, parent);
-        path.push(TokenTree::row(Some(node)));
-        parent = Some(node);
-    }
-    (tree, path)
-}
-
 /// Numbers that differ in any bit between rows one by one and these rows of a forward.
 fn differing(alone: &[Vec<f32>], scored: &Matrix, rows: impl Iterator<Item = usize>) -> usize {
     let pairs = alone.iter().zip(rows);
@@ -232,16 +216,5 @@ mod tests {
             .iter()
             .filter(|forward| !forward.passes(0.01, false));
         assert_eq!(failing.count(), 2 * 3);
-    }
-
-    #[test]
-    fn trees_have_as_many_nodes_as_asked_for_and_the_path() {
-        let text = [3, 5, 7, 9, 11];
-        for nodes in 2..=9 {
-            let (tree, path) = with_siblings(&text, nodes);
-            assert_eq!(tree.len(), nodes);
-            let node = path.last().map(|row| row - 1);
-            assert_eq!(tree.path_tokens(node), text[..nodes.div_ceil(2)]);
-        }
     }
 }

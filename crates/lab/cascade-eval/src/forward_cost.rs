@@ -4,11 +4,9 @@ use std::time::{Duration, Instant};
 
 use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
 use cascade_models::{compute_threads, Model};
-use rand::{Rng, SeedableRng};
 
 use crate::cpu_time;
-use crate::forward_check::with_siblings;
-use rand_chacha::ChaCha8Rng;
+use crate::forward_input::{with_siblings, Tokens};
 
 /// Rounds that are not timed. The first fills caches, allocates, and computes the context; the
 /// second repeats the preparation for each number of rows, in case memory grew for a later one and
@@ -197,27 +195,6 @@ impl ForwardBench {
             }
         });
         Ok(costs.collect())
-    }
-}
-
-/// Random tokens. Rows differ between forwards, so that only the context is found in the cache.
-pub(crate) struct Tokens {
-    rng: ChaCha8Rng,
-    vocab_size: TokenId,
-}
-
-impl Tokens {
-    pub(crate) fn new(seed: u64, vocab_size: usize) -> Self {
-        Self {
-            rng: ChaCha8Rng::seed_from_u64(seed),
-            vocab_size: vocab_size as TokenId,
-        }
-    }
-
-    pub(crate) fn take(&mut self, count: usize) -> Vec<TokenId> {
-        (0..count)
-            .map(|_| self.rng.random_range(0..self.vocab_size))
-            .collect()
     }
 }
 

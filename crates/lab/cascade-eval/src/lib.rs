@@ -16,10 +16,12 @@
 mod answers;
 mod assumed;
 mod bootstrap;
+mod cells;
 mod cpu_time;
 mod error;
 mod forward_check;
 mod forward_cost;
+mod forward_input;
 pub mod lossless;
 pub mod ngram;
 mod steady;

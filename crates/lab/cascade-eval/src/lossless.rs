@@ -11,7 +11,6 @@
 //! Both use a separate scorer of the target and are independent of the cascade: their only input
 //! from it is its tokens.
 
-mod cells;
 mod comparisons;
 mod findings;
 mod random_settings;
@@ -20,7 +19,7 @@ mod sampled;
 mod tolerance;
 mod trial;
 
-pub use cells::{Cells, CellsError};
+pub use crate::cells::{Cells, CellsError};
 pub use comparisons::{Compared, Comparisons};
 pub use findings::{Finding, Findings};
 pub use random_settings::{settings, with_random_settings};

@@ -5,8 +5,8 @@ use std::path::Path;
 use cascade_report::Sha256;
 
 use crate::plan::{Plan, PLAN};
-use crate::runner::{COSTS, WALLTIME};
 use crate::samples::SAMPLES;
+use crate::times::{COSTS, WALLTIME};
 use crate::{Definition, Error, Result};
 
 /// The files of a run beside its records and its report.

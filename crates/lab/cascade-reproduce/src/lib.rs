@@ -27,6 +27,7 @@ mod reporting;
 mod runner;
 mod sampled;
 mod samples;
+mod times;
 mod token_texts;
 mod trained;
 mod variant;

@@ -48,7 +48,13 @@ pub(crate) fn add(environment: &mut Environment) {
         environment.remove_filter(of_no_template);
     }
     environment.remove_global("debug");
-    environment.add_function("namespace", Namespace::create);
+    environment.add_function("namespace", |values: Option<ValueOrKwargs>| {
+        let values = values.map(ValueOrKwargs::into_value);
+        if let Some(values) = &values {
+            weigh(values)?;
+        }
+        Namespace::create(values)
+    });
     let dict = Value::from_function(functions::dict);
     environment.add_function(
         "dict",

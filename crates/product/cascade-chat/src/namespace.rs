@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minijinja::value::{Enumerator, Object, Value, ValueKind, ValueOrKwargs};
+use minijinja::value::{Enumerator, Object, Value, ValueKind};
 use minijinja::Error;
 
 use crate::limits::{make, refused, ITEM};
-use crate::weight::{may_be_held, weigh};
 
 /// Attributes that a namespace may have.
 const MOST: usize = 256;
@@ -18,12 +17,10 @@ const MOST: usize = 256;
 pub(crate) struct Namespace(Mutex<BTreeMap<Arc<str>, Value>>);
 
 impl Namespace {
-    /// The function `namespace`.
-    pub(crate) fn create(values: Option<ValueOrKwargs>) -> Result<Value, Error> {
+    /// A namespace with the members of a mapping, which was weighed.
+    pub(crate) fn create(values: Option<Value>) -> Result<Value, Error> {
         let namespace = Self::default();
-        let values = values.map(ValueOrKwargs::into_value);
         if let Some(values) = values {
-            weigh(&values)?;
             let object = values
                 .as_object()
                 .filter(|_| values.kind() == ValueKind::Map);
@@ -89,4 +86,21 @@ impl Object for Namespace {
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
         Some(self.attributes().len())
     }
+}
+
+/// Refuses what could come to hold itself.
+pub(crate) fn may_be_held(value: &Value) -> Result<(), Error> {
+    let kind = match value.downcast_object_ref::<Namespace>() {
+        Some(_) => "a namespace",
+        None if is_loop(value) => "\"loop\"",
+        None => return Ok(()),
+    };
+    Err(refused(format!("{kind} cannot be put into another value")))
+}
+
+/// The variable of a loop, whose type the library does not name.
+pub(crate) fn is_loop(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().ends_with("::Loop"))
 }

@@ -5,8 +5,8 @@ use minijinja::value::{Tuple, Value, ValueKind};
 use minijinja::{tests, Environment, Error, Output, State};
 
 use crate::limits::{make_items, make_text, read, refused, work};
-use crate::namespace::Namespace;
-use crate::weight::{items, may_be_held, settled, weigh};
+use crate::namespace::{may_be_held, Namespace};
+use crate::weight::{items, settled, weigh};
 
 pub(crate) const EQUAL: &str = "==";
 pub(crate) const UNEQUAL: &str = "!=";

@@ -1,5 +1,10 @@
 //! One chat template.
 
+mod begun;
+#[cfg(test)]
+mod tests;
+mod warnings;
+
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;

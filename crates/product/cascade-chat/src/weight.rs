@@ -4,7 +4,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::Error;
 
 use crate::limits::{make_items, read, refused, work};
-use crate::namespace::Namespace;
+use crate::namespace::{is_loop, may_be_held, Namespace};
 
 /// Levels of lists and mappings within one another: more than JSON has.
 const DEEPEST: usize = 200;
@@ -75,23 +75,6 @@ impl Weight {
         }
         Ok(())
     }
-}
-
-/// Refuses what could come to hold itself.
-pub(crate) fn may_be_held(value: &Value) -> Result<(), Error> {
-    let kind = match value.downcast_object_ref::<Namespace>() {
-        Some(_) => "a namespace",
-        None if is_loop(value) => "\"loop\"",
-        None => return Ok(()),
-    };
-    Err(refused(format!("{kind} cannot be put into another value")))
-}
-
-/// The variable of a loop, whose type the library does not name.
-fn is_loop(value: &Value) -> bool {
-    value
-        .as_object()
-        .is_some_and(|object| object.type_name().ends_with("::Loop"))
 }
 
 /// How many items an iteration over a value has; 0 if it has none.

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::gguf::is_gguf;
-use crate::{EmbeddedModel, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -15,6 +14,21 @@ pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// Formats of weights with their whole file and their index, in the order in which they are looked
+/// for. Where a model was converted to safetensors, older files may lie beside it.
+pub(crate) const FORMATS: [(WeightFormat, &str, &str); 2] = [
+    (
+        WeightFormat::Safetensors,
+        WEIGHTS,
+        "model.safetensors.index.json",
+    ),
+    (
+        WeightFormat::PyTorch,
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+    ),
+];
 
 /// The largest JSON file of a model that is read into memory. Tokenizers of 256,000 tokens take
 /// 35 MB.
@@ -87,6 +101,12 @@ pub enum WeightFormat {
     PyTorch,
     /// `.gguf`, which holds settings and tokenizer too
     Gguf,
+}
+
+/// Whether a path names a GGUF file.
+pub(crate) fn is_gguf(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
 /// What a tokenizer is made of.
@@ -196,33 +216,12 @@ pub struct ModelFiles {
     pub weight_map: BTreeMap<String, usize>,
 }
 
-impl ModelFiles {
-    pub(crate) fn embedded(model: &EmbeddedModel) -> Self {
-        let file = |name: &str, bytes| ModelFile::Embedded {
-            name: format!("{name} of {}", model.name),
-            bytes,
-        };
-        let count = model.weights.len();
-        let shards = model.weights.iter().enumerate().map(|(index, bytes)| {
-            let name = match count {
-                1 => WEIGHTS.to_owned(),
-                _ => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
-            };
-            file(&name, bytes)
-        });
-        Self {
-            name: model.name.to_owned(),
-            config: file(CONFIG, model.config),
-            generation_config: model
-                .generation_config
-                .map(|bytes| file(GENERATION_CONFIG, bytes)),
-            tokenizer: TokenizerFiles::Json(VocabularyFiles::alone(file(
-                TOKENIZER,
-                model.tokenizer,
-            ))),
-            weight_format: WeightFormat::Safetensors,
-            weights: shards.collect(),
-            weight_map: BTreeMap::new(),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gguf_files_are_known_by_their_names() {
+        assert!(is_gguf(Path::new("a/b.gguf")) && !is_gguf(Path::new("gguf")));
     }
 }

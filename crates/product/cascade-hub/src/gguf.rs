@@ -8,12 +8,6 @@ use crate::{Error, ErrorKind, ModelFile, ModelFiles, Result, TokenizerFiles, Wei
 /// Parts of one model at most: their number has five digits.
 const MOST_PARTS: usize = 99_999;
 
-/// Whether a path names a GGUF file.
-pub(crate) fn is_gguf(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
-}
-
 /// The tokenizer of a file: it is inside, in the first part if there are several.
 pub(crate) fn tokenizer(path: &Path) -> TokenizerFiles {
     TokenizerFiles::Gguf(ModelFile::Disk(path.to_owned()))
@@ -80,6 +74,5 @@ mod tests {
         for other in ["m", "m-00002-of-00003", "m-00001-of-3", "m-00001-of-00000"] {
             assert_eq!(first_part(other), None, "{other}");
         }
-        assert!(is_gguf(Path::new("a/b.gguf")) && !is_gguf(Path::new("gguf")));
     }
 }

@@ -55,8 +55,10 @@
 
 mod adapter;
 mod dataset;
+mod embedded;
 mod error;
 mod files;
+mod gather;
 mod gguf;
 mod limits;
 mod name;
@@ -71,10 +73,11 @@ mod repo;
 mod source;
 
 pub use dataset::HubDataset;
+pub use embedded::EmbeddedModel;
 pub use error::{Error, ErrorKind, Result};
 pub use files::{
     ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat, LARGEST_JSON,
 };
 pub use limits::HubLimits;
 pub use options::HubOptions;
-pub use source::{EmbeddedModel, ModelSource};
+pub use source::ModelSource;

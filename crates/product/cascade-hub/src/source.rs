@@ -4,12 +4,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::files::is_gguf;
+use crate::gather::{find_tokenizer, gather};
 use crate::gguf;
 use crate::name::{is_hub_name, is_revision};
-use crate::place::{find_tokenizer, gather, Place};
+use crate::place::Place;
 use crate::present;
 use crate::repo::{HubRepo, RepoType};
-use crate::{Error, ErrorKind, HubOptions, ModelFile, ModelFiles, Result, TokenizerFiles};
+use crate::{
+    EmbeddedModel, Error, ErrorKind, HubOptions, ModelFile, ModelFiles, Result, TokenizerFiles,
+};
 
 /// Where a model's files are.
 ///
@@ -39,44 +43,6 @@ enum Found<'a> {
     Embedded(&'a EmbeddedModel),
     File(&'a Path),
     Place(Place<'a>),
-}
-
-/// The files of a model as bytes of the program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EmbeddedModel {
-    /// What the model is called in messages and reports.
-    pub name: &'static str,
-    /// `config.json`.
-    pub config: &'static [u8],
-    /// `generation_config.json`.
-    pub generation_config: Option<&'static [u8]>,
-    /// `tokenizer.json`.
-    pub tokenizer: &'static [u8],
-    /// `model.safetensors`, or its shards in their order.
-    pub weights: &'static [&'static [u8]],
-    /// Further files and their names: `chat_template.jinja`, say.
-    pub further: &'static [(&'static str, &'static [u8])],
-}
-
-impl EmbeddedModel {
-    /// The further file of that name.
-    fn further(&self, name: &str) -> Option<ModelFile> {
-        let (_, bytes) = self.further.iter().find(|(known, _)| *known == name)?;
-        Some(ModelFile::Embedded {
-            name: format!("{} ({name})", self.name),
-            bytes,
-        })
-    }
-}
-
-impl fmt::Debug for EmbeddedModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes: usize = self.weights.iter().map(|shard| shard.len()).sum();
-        f.debug_struct("EmbeddedModel")
-            .field("name", &self.name)
-            .field("weights", &format_args!("{bytes} bytes"))
-            .finish_non_exhaustive()
-    }
 }
 
 impl fmt::Display for ModelSource {
@@ -111,7 +77,7 @@ impl ModelSource {
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         let path = expand_home(text);
-        if gguf::is_gguf(&path) && !path.is_dir() {
+        if is_gguf(&path) && !path.is_dir() {
             return Ok(Self::File(path));
         }
         if !text.is_empty()
@@ -162,7 +128,7 @@ impl ModelSource {
     /// As [`files`](Self::files), for the files of a tokenizer.
     pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<TokenizerFiles> {
         match self.place(hub, progress)? {
-            Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
+            Found::Embedded(model) => Ok(model.files().tokenizer),
             Found::File(path) => Ok(gguf::tokenizer(path)),
             Found::Place(mut place) => find_tokenizer(&mut place),
         }
@@ -216,7 +182,7 @@ impl ModelSource {
     ) -> Result<ModelFiles> {
         match self.place(hub, progress)? {
             Found::Embedded(model) => {
-                let files = ModelFiles::embedded(model);
+                let files = model.files();
                 Ok(ModelFiles {
                     tokenizer: tokenizer.unwrap_or(files.tokenizer),
                     ..files

@@ -60,18 +60,6 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
     answers.into_iter().flatten().collect()
 }
 
-/// Answers a call alone.
-pub(crate) fn score_alone(call: ScoreCall<'_>) -> Result<Scores> {
-    let ScoreCall { session, .. } = call;
-    let mut scoring = session.begin(call.context, call.tree, call.want)?;
-    loop {
-        let mut forward = forward(vec![(&mut *session, &mut scoring)], Company::Alone);
-        if let Some(Some(answer)) = forward.answers.pop() {
-            return answer;
-        }
-    }
-}
-
 /// Whether calls that are not in a forward wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Company {

@@ -38,7 +38,7 @@ use crate::backend::cpu::{Cpu, CpuLoader};
 use crate::backend::{Backend, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
-use crate::session::max_nodes;
+use crate::model::max_nodes;
 use crate::weights::CheckpointWeights;
 use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 

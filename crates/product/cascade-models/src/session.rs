@@ -1,235 +1,18 @@
 //! Sessions: what a model has read, behind a scorer that seems to have no memory.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{
     common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
-    TokenTree, Want, LARGEST_FORWARD,
+    TokenTree, Want,
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::backend::cpu::Cpu;
-use crate::backend::{BackendNetwork, ModelInfo};
-use crate::config::ModelConfig;
-use crate::dtype::Types;
-use crate::gathering::{self, ScoreCall};
-use crate::network::{LaunchCost, Network, NewRows, Read, Sequence};
+use crate::network::{NewRows, Read, Sequence};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
-use crate::weights::{CallerWeights, Provider};
-use crate::{DType, Device, ModelFile, WeightSource};
-
-/// The weights of a model on a device, of any architecture, shared by any number of
-/// [sessions](Session).
-#[derive(Debug)]
-pub struct Model {
-    network: Arc<dyn Network>,
-    info: ScorerInfo,
-    warnings: Vec<String>,
-}
-
-impl Model {
-    /// The model that `config` describes, loaded.
-    pub(crate) fn new(
-        config: &ModelConfig,
-        weights: &dyn Provider,
-        device: &Device,
-        types: Types,
-    ) -> crate::Result<Self> {
-        let network = config.network(weights, device, types)?;
-        let mut model = Self::of_network(network);
-        let of_settings = config.warnings().iter().cloned();
-        model.warnings.splice(0..0, of_settings);
-        Ok(model)
-    }
-
-    /// The model that a network is.
-    pub(crate) fn of_network(network: Arc<dyn Network>) -> Self {
-        Self {
-            info: scorer_info(network.info()).with_hidden(network.hidden()),
-            warnings: network.notes(),
-            network,
-        }
-    }
-
-    /// The same, with more that the user should know.
-    pub(crate) fn with_warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
-        self.warnings.extend(warnings);
-        self
-    }
-
-    /// The model that `config` (the content of a config.json) describes, with a caller's own
-    /// weights, computing in `dtype` on `device`.
-    ///
-    /// # Errors
-    /// [`Config`](crate::Error::Config) for a configuration that no model can be built from; what
-    /// `weights` and the device fail with.
-    pub fn build(
-        config: serde_json::Value,
-        weights: &dyn WeightSource,
-        device: &Device,
-        dtype: DType,
-    ) -> crate::Result<Self> {
-        let file = ModelFile::Embedded {
-            name: "the model's configuration".to_owned(),
-            bytes: &[],
-        };
-        let config = ModelConfig::parse(&file, &config)?;
-        Self::new(&config, &CallerWeights(weights), device, dtype.into())
-    }
-
-    /// What the user should know of the model's settings, in sentences: settings of its config.json
-    /// that are not known here, limits that follow from others, weights that are held in another
-    /// type than was asked for, and those in its files that nothing is computed with.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// How it reads its prompt, the rows of its embedding, and the limits of its
-    /// [sessions](Session). T5 has no limit of positions: its are relative.
-    pub fn info(&self) -> ScorerInfo {
-        self.info
-    }
-
-    /// Length of its hidden states.
-    pub fn hidden_size(&self) -> usize {
-        self.network.info().size
-    }
-
-    /// Number of parameters; a tied head counts once.
-    pub fn num_parameters(&self) -> usize {
-        self.network.info().parameters
-    }
-
-    /// Bytes of weights that a forward of so many rows reads: for one row, what bounds plain
-    /// decoding. For T5 it is the decoder's; the encoder runs once per source.
-    ///
-    /// It never falls with the rows. The layers of the architectures that load read the same for
-    /// any number of them; where rows are routed to experts, more rows read more.
-    pub fn bytes_per_forward(&self, rows: usize) -> usize {
-        self.network.bytes_per_forward(rows)
-    }
-
-    /// Bytes that a forward reads: its weights, and keys and values of all positions that its last
-    /// row sees, of which `source` are the source's, for a model with an encoder. `rows` are those
-    /// of the last context token and of a chain behind it.
-    pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
-        let sequence =
-            usize::from(self.network.info().start.is_some()) + context + rows.saturating_sub(1);
-        let source = match self.info().architecture {
-            Architecture::EncoderDecoder => source,
-            Architecture::DecoderOnly => 0,
-        };
-        self.bytes_per_forward(rows) + (sequence + source) * self.network.bytes_per_position()
-    }
-
-    /// Bytes of the keys and values of all its sessions at present, pages that several of them
-    /// share counted once; `None` where they are not counted, which is elsewhere than on the CPU
-    /// with our kernels.
-    pub fn cache_bytes(&self) -> Option<usize> {
-        Some(self.network.cache_memory()?.memory.bytes())
-    }
-
-    /// Bytes of keys and values that a session takes at most for so many positions of a context and
-    /// of the trees behind it, and for a model with an encoder of a source; `None` where they are
-    /// not counted.
-    pub fn cache_bytes_of(&self, positions: usize, source: usize) -> Option<usize> {
-        let cache = self.network.cache_memory()?;
-        let start = usize::from(self.network.info().start.is_some());
-        let sequence = cache.of(positions.saturating_add(start));
-        // A page that others have, too, is copied before it is written.
-        let copied = cache.of(1);
-        let of_source = match self.info().architecture {
-            Architecture::EncoderDecoder => cache.of(source),
-            Architecture::DecoderOnly => 0,
-        };
-        Some(sequence.saturating_add(of_source).saturating_add(copied))
-    }
-
-    /// Layers that a forward goes through: the decoder's.
-    pub fn layers(&self) -> usize {
-        self.network.info().layers
-    }
-
-    /// Kernels that a forward of `rows` rows launches. Known on a GPU, once one has run.
-    pub fn launches(&self, rows: usize) -> Option<usize> {
-        self.network.launches(rows)
-    }
-
-    /// Time of the last forward's launches by purpose, each the median of `repeats` runs; nothing
-    /// on a CPU. The session that ran it must still exist, and be dropped after: its rows are lost.
-    ///
-    /// # Errors
-    /// What launching fails with.
-    pub fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>> {
-        self.network.profile(repeats)
-    }
-
-    /// Operations that encoding a source of `tokens` tokens takes, of models with an encoder; 0 for
-    /// others.
-    pub fn encoding_operations(&self, tokens: usize) -> f64 {
-        match self.info().architecture {
-            Architecture::EncoderDecoder => self.network.info().encoding_operations(tokens),
-            Architecture::DecoderOnly => 0.0,
-        }
-    }
-
-    /// Whether one forward computes rows of several sessions, which costs what it costs for as many
-    /// rows of one. It does on a CPU; on a GPU, sessions take turns.
-    pub fn gathers(&self) -> bool {
-        self.network.gathers()
-    }
-
-    /// Whether the bits of a row do not depend on the rows beside it, so that verifying a draft
-    /// gives the very values of plain decoding: with our kernels, not with candle's.
-    pub fn is_row_invariant(&self) -> bool {
-        self.network.is_row_invariant()
-    }
-
-    pub(crate) fn network(&self) -> &dyn Network {
-        &*self.network
-    }
-
-    /// The same on the CPU, for what shares its weights; `None` for a model on another device.
-    pub(crate) fn on_cpu(&self) -> Option<Arc<BackendNetwork<Cpu>>> {
-        let network: Arc<dyn Any + Send + Sync> = Arc::clone(&self.network) as _;
-        network.downcast().ok()
-    }
-
-    /// A session that has seen nothing yet. Allocates nothing.
-    pub fn session(self: &Arc<Self>) -> Session {
-        Session::new(Arc::clone(self))
-    }
-}
-
-fn scorer_info(info: &ModelInfo) -> ScorerInfo {
-    ScorerInfo::new(info.architecture, info.vocab_size)
-        .with_max_context(info.max_context)
-        .with_max_nodes(Some(max_nodes(info)))
-}
-
-/// The largest tree that is scored: the one whose attention to itself and whose logits take no more
-/// than [`LARGEST_FORWARD`] bytes.
-pub(crate) fn max_nodes(info: &ModelInfo) -> usize {
-    let fits = |nodes: usize| {
-        let logits = (nodes + 1)
-            .saturating_mul(info.vocab_size)
-            .saturating_mul(size_of::<f32>());
-        logits.saturating_add(info.attention_bytes(nodes)) <= LARGEST_FORWARD
-    };
-    // The logits of so many nodes alone are too many.
-    let (mut least, mut most) = (1, LARGEST_FORWARD);
-    while least + 1 < most {
-        let middle = least + (most - least) / 2;
-        match fits(middle) {
-            true => least = middle,
-            false => most = middle,
-        }
-    }
-    least
-}
+use crate::Model;
 
 /// A [`Scorer`] over a model: its contexts, trees and sources are whatever the caller likes, in any
 /// order.
@@ -285,11 +68,18 @@ impl Drop for CountedBytes {
     }
 }
 
+impl Model {
+    /// A session that has seen nothing yet. Allocates nothing.
+    pub fn session(self: &Arc<Self>) -> Session {
+        Session::new(Arc::clone(self))
+    }
+}
+
 impl Session {
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn new(model: Arc<Model>) -> Self {
         Self {
-            cache: Cache::new(Arc::clone(&model.network).sequence()),
+            cache: Cache::new(model.sequence()),
             source: Vec::new(),
             sharing: Sharing::default(),
             counted: CountedBytes::default(),
@@ -350,7 +140,7 @@ impl Session {
         want: Want,
     ) -> Result<Scoring> {
         self.check(context, tree, want)?;
-        let start = self.model.network.info().start;
+        let start = self.model.network().info().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
         let want = in_slots(want, usize::from(start.is_some()));
         // Rows whose hidden states are wanted are computed again.
@@ -537,12 +327,16 @@ impl Scorer for Session {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        gathering::score_alone(ScoreCall {
-            session: self,
-            context,
-            tree,
-            want,
-        })
+        let mut scoring = self.begin(context, tree, want)?;
+        let model = Arc::clone(&self.model);
+        loop {
+            self.adopt(&mut scoring);
+            let rows = self.new_rows(&mut scoring, self.chunk());
+            let given = model.network().forward(vec![rows]).pop();
+            if let Some(answer) = given.and_then(|given| self.take(&mut scoring, given)) {
+                return answer;
+            }
+        }
     }
 }
 

@@ -21,7 +21,9 @@
 
 mod automaton;
 mod bigram;
+mod bigram_table;
 mod branches;
+mod builtin;
 mod config;
 mod container;
 mod error;
@@ -29,15 +31,17 @@ mod max_gram;
 pub mod max_gram_tree;
 mod ngram_table;
 mod prompt_lookup;
+mod provenance;
 
 pub use automaton::{Match, SuffixAutomaton};
-pub use bigram::{
-    export_json, import_json, Bigram, BigramConfig, BigramMetadata, BigramRows, BigramTable,
-    Provenance, Source, Successors,
+pub use bigram::{Bigram, BigramConfig};
+pub use bigram_table::{
+    export_json, import_json, BigramMetadata, BigramRows, BigramTable, Successors,
 };
+pub use builtin::Builtin;
 pub use config::{
-    positive, Builtin, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError,
-    Resources, TableLocator,
+    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError, Resources,
+    TableLocator,
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
@@ -46,6 +50,7 @@ pub use ngram_table::{
     Continuations, NgramBuilder, NgramLimits, NgramMetadata, NgramRows, NgramTable,
 };
 pub use prompt_lookup::{PromptLookup, PromptLookupConfig};
+pub use provenance::{Provenance, Source};
 
 /// For [`drafter_kinds!`].
 #[doc(hidden)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_engine::{GenerationOutput, StepReport, TokenLogprobs};
+use cascade_engine::{Finish, GenerationOutput, StepReport, TokenLogprobs};
 use tokio::sync::mpsc;
 
 /// Something that happened to an answer.
@@ -28,6 +28,14 @@ pub(crate) struct Done {
     pub(crate) cached_tokens: usize,
     /// Time in the queue.
     pub(crate) queued: Duration,
+}
+
+/// OpenAI's name for the end of an answer.
+pub(crate) fn finish_reason(finish: &Finish) -> &'static str {
+    match finish {
+        Finish::Eos | Finish::StopSequence(_) => "stop",
+        _ => "length",
+    }
 }
 
 /// Why an answer will not be complete.

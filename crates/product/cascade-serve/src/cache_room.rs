@@ -9,6 +9,15 @@ use std::sync::{Arc, OnceLock};
 
 use cascade_models::Participant;
 
+/// The memory of keys and values, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLoad {
+    pub(crate) in_use: usize,
+    /// What running generations may take beyond it.
+    pub(crate) reserved: usize,
+    pub(crate) limit: Option<usize>,
+}
+
 /// What is reserved for one generation.
 #[derive(Debug)]
 pub(crate) struct Reservation {

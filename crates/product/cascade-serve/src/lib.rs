@@ -24,7 +24,6 @@ mod cache_room;
 mod connections;
 mod error;
 mod fields;
-mod forwards;
 mod guard;
 mod metrics;
 mod options;

@@ -2,6 +2,8 @@
 //!
 //! Names are vLLM's where it has them; ours begin with `cascade`.
 
+mod forwards;
+
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -13,11 +15,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::answer::Done;
-use crate::forwards::Forwards;
-use crate::scheduler::{finish_reason, CacheLoad};
+pub(crate) use self::forwards::Forwards;
+use crate::answer::{finish_reason, Done};
+use crate::cache_room::CacheLoad;
 
-pub(crate) type Labels = Vec<(&'static str, String)>;
+type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
@@ -99,7 +101,7 @@ struct LevelCounters {
     seconds: Seconds,
 }
 
-pub(crate) fn times() -> Histogram {
+fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
 }
 

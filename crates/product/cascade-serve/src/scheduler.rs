@@ -11,13 +11,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cascade_core::{common_prefix, Prompt};
-use cascade_engine::{
-    Cascade, Finish, Generation, GenerationOutput, Options, StepReport, TokenLogprobs,
-};
+use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
 use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
 
 use crate::answer::{AnswerSender, Done, Failure};
-use crate::cache_room::{Reservation, Reservations};
+use crate::cache_room::{CacheLoad, Reservation, Reservations};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::scopes::Scopes;
@@ -65,15 +63,6 @@ pub(crate) struct Load {
     pub(crate) running: usize,
     pub(crate) waiting: usize,
     pub(crate) stopping: bool,
-}
-
-/// The memory of keys and values, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheLoad {
-    pub(crate) in_use: usize,
-    /// What running generations may take beyond it.
-    pub(crate) reserved: usize,
-    pub(crate) limit: Option<usize>,
 }
 
 /// Hands out tasks to threads.
@@ -763,12 +752,4 @@ fn cached(output: &GenerationOutput, context: usize) -> usize {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// OpenAI's name for the end of an answer.
-pub(crate) fn finish_reason(finish: &Finish) -> &'static str {
-    match finish {
-        Finish::Eos | Finish::StopSequence(_) => "stop",
-        _ => "length",
-    }
 }

@@ -13,7 +13,7 @@ use cascade_models::{Batcher, Participant, Tokenizer};
 use serde_json::{json, Value};
 
 use crate::error::{ApiError, ApiResult};
-use crate::forwards::Forwards;
+use crate::metrics::Forwards;
 use crate::prompt_length::{self, PromptRoom};
 use crate::reading::Waiting;
 use crate::session_pool::IdleSession;

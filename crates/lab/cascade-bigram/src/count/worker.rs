@@ -12,7 +12,7 @@ use super::{Document, Message, Report};
 use crate::checkpoint::RunFolder;
 use crate::grams::Grams;
 use crate::job::Job;
-use crate::pairs::PairCounts;
+use crate::pair_counts::PairCounts;
 use crate::{Error, ErrorKind, Result};
 
 /// Strips, tokenizes and counts the documents that the reader sends.

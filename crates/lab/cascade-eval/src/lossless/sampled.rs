@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-use crate::lossless::Cells;
+use crate::cells::Cells;
 
 /// Confidence level of the bounds on the total variation distance.
 const CONFIDENCE: f64 = 0.95;

@@ -8,7 +8,7 @@ use cascade_report::{Figure, Results};
 
 use crate::plan::Plan;
 use crate::record::Run;
-use crate::runner::{forward_seconds, walltimes};
+use crate::times::{forward_seconds, walltimes};
 use crate::{Definition, Metric, Result, Variant};
 
 /// How intervals are made, as tables say it.

@@ -7,6 +7,11 @@ use cascade_core::Fingerprint;
 
 use crate::{Error, Provenance, Result};
 
+/// The format of bigram tables.
+pub(crate) const BIGRAMS: &str = "cascade-bigram";
+/// The format of n-gram tables.
+pub(crate) const NGRAMS: &str = "cascade-ngram";
+
 /// What all tables begin with: format, its version, and where the table comes from.
 pub(crate) fn beginning(
     format: &str,

@@ -10,7 +10,7 @@ use safetensors::{tensor::Metadata, Dtype};
 use serde_json::{json, Map, Value};
 
 use self::bytes::Bytes;
-pub(crate) use self::entries::{beginning, declare, Entries};
+pub(crate) use self::entries::{beginning, declare, Entries, BIGRAMS, NGRAMS};
 pub(crate) use self::file::{table_file, TableFile};
 use crate::{Error, Result};
 

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::{NgramLimits, NgramRows, NgramTable};
-use crate::bigram::check_tokens;
+use crate::bigram_table::check_tokens;
 use crate::{BigramRows, BigramTable, Error, Provenance, Result};
 
 /// Counts pairs and, for order 2, triples of neighbouring tokens, exactly and in memory: about 30

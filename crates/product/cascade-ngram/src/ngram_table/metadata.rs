@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use super::LONGEST;
-use crate::container::{self, Entries};
+use crate::container::{self, Entries, NGRAMS};
 use crate::{Error, Provenance, Result};
 
-const FORMAT: &str = "cascade-ngram";
 const FORMAT_VERSION: u32 = 1;
 /// The checksum of everything else: of the other entries and of the tensors.
 const CHECKSUM: &str = "crc32";
@@ -42,7 +41,7 @@ impl NgramMetadata {
         &self,
         tensors: impl Iterator<Item = &'a [u8]>,
     ) -> Vec<(&'static str, String)> {
-        let mut entries = container::beginning(FORMAT, FORMAT_VERSION, &self.provenance);
+        let mut entries = container::beginning(NGRAMS, FORMAT_VERSION, &self.provenance);
         entries.extend([
             ("order", self.order.to_string()),
             ("vocab_size", self.vocab_size.to_string()),
@@ -69,7 +68,7 @@ impl NgramMetadata {
         entries: &Option<HashMap<String, String>>,
         tensors: &[u8],
     ) -> Result<Self> {
-        let Some(entries) = Entries::of_format(file, entries, FORMAT, FORMAT_VERSION)? else {
+        let Some(entries) = Entries::of_format(file, entries, NGRAMS, FORMAT_VERSION)? else {
             return Err(Error::NotAnNgramTable { file: file.into() });
         };
         let expected = entries.text(CHECKSUM)?;
@@ -101,11 +100,6 @@ impl NgramMetadata {
             total_trigrams: entries.number("total_trigrams")?,
         })
     }
-}
-
-/// Whether a file's metadata says that it is such a table.
-pub(crate) fn declares_ngrams(entries: &Option<HashMap<String, String>>) -> bool {
-    container::declare(entries, FORMAT)
 }
 
 /// CRC-32 of the entries in the order of their keys, each key and value followed by a zero byte,

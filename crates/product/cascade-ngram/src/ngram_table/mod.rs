@@ -10,7 +10,6 @@ mod rows;
 mod table;
 
 pub use builder::NgramBuilder;
-pub(crate) use metadata::declares_ngrams;
 pub use metadata::NgramMetadata;
 pub use rows::{NgramLimits, NgramRows};
 pub use table::{Continuations, NgramTable};

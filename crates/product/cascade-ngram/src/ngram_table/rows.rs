@@ -6,7 +6,7 @@ use cascade_core::TokenId;
 
 use super::layout::{check_vocabulary, is_narrow};
 use super::{codes, tensor, NgramMetadata, NgramTable, BLOCK, LONGEST, UNIGRAMS};
-use crate::bigram::check_tokens;
+use crate::bigram_table::check_tokens;
 use crate::container::{self, Tensor};
 use crate::{BigramMetadata, Error, Provenance, Result};
 

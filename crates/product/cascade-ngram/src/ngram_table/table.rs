@@ -4,8 +4,8 @@ use std::{ops::Range, path::Path};
 
 use cascade_core::TokenId;
 
-use super::{codes, layout::Layout, metadata, NgramMetadata, BLOCK};
-use crate::container::{table_file, TableFile};
+use super::{codes, layout::Layout, NgramMetadata, BLOCK};
+use crate::container::{self, table_file, TableFile, BIGRAMS, NGRAMS};
 use crate::{BigramTable, Error, Result};
 
 /// For each token of a vocabulary, and for pairs of tokens, what most often follows them, with
@@ -51,7 +51,7 @@ table_file!(NgramTable);
 impl NgramTable {
     fn load(file: TableFile) -> Result<Self> {
         let (header, data) = file.header()?;
-        if crate::bigram::declares_bigrams(header.metadata()) {
+        if container::declare(header.metadata(), BIGRAMS) {
             return Self::of_bigrams(&BigramTable::load(file)?);
         }
         let tensors = file.as_slice().get(data..).unwrap_or_default();
@@ -75,7 +75,7 @@ impl NgramTable {
     /// A file that cannot be read or is no safetensors file.
     pub fn is_declared_in(path: impl AsRef<Path>) -> Result<bool> {
         let (header, _) = TableFile::map(path)?.header()?;
-        Ok(metadata::declares_ngrams(header.metadata()))
+        Ok(container::declare(header.metadata(), NGRAMS))
     }
 
     /// The table's metadata.

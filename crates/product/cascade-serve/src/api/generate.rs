@@ -15,12 +15,12 @@ use super::logprobs::{Logprobs, Offset};
 use super::request::Asked;
 use super::usage::Usage;
 use super::{stream, App, Read};
-use crate::answer::{channel, AnswerReceiver, Done, Event, Failure};
+use crate::answer::{channel, finish_reason, AnswerReceiver, Done, Event, Failure};
 use crate::budget::Held;
 use crate::error::{json_text, ApiError, ApiResult};
 use crate::owner::Owner;
 use crate::prompt_length::too_long;
-use crate::scheduler::{finish_reason, Job, Refusal};
+use crate::scheduler::{Job, Refusal};
 
 /// Which interface a response is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

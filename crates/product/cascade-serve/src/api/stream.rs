@@ -17,9 +17,8 @@ use super::logprobs::{Logprobs, Offset};
 use super::request::StreamOptions;
 use super::usage::Usage;
 use super::App;
-use crate::answer::{AnswerReceiver, Done, Event, Failure};
+use crate::answer::{finish_reason, AnswerReceiver, Done, Event, Failure};
 use crate::error::ApiError;
-use crate::scheduler::finish_reason;
 
 /// While nothing comes, comments tell proxies and clients that the connection lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);

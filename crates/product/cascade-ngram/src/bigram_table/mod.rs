@@ -1,7 +1,6 @@
 //! Bigram tables: what most often follows each token.
 
 mod check;
-mod drafter;
 mod encode;
 mod import;
 mod layout;
@@ -9,10 +8,8 @@ mod metadata;
 mod rows;
 mod table;
 
-pub use drafter::{Bigram, BigramConfig};
 pub use import::{export_json, import_json};
-pub(crate) use metadata::declares_bigrams;
-pub use metadata::{BigramMetadata, Provenance, Source};
+pub use metadata::BigramMetadata;
 pub(crate) use rows::check_tokens;
 pub use rows::BigramRows;
 pub use table::{BigramTable, Successors};

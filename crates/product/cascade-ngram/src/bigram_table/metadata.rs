@@ -2,42 +2,11 @@
 
 use std::collections::HashMap;
 
-use cascade_core::Fingerprint;
-use serde::{Deserialize, Serialize};
+use crate::container::{self, Entries, BIGRAMS, NGRAMS};
+use crate::{Error, Provenance, Result};
 
-use crate::container::{self, Entries};
-use crate::{Error, Result};
-
-const FORMAT: &str = "cascade-bigram";
 // Version 1 described corpus and producer in prose, instead of sources, command and version.
 const FORMAT_VERSION: u32 = 2;
-
-/// A file that was counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Source {
-    /// Its name, without the folders that it was in.
-    pub name: String,
-    /// Its size as it was on the disk; `None` for a stream.
-    pub bytes: Option<u64>,
-    /// The date of the dump, as 2024-06-01, where the name of the file or of its folder contains
-    /// it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dump_date: Option<String>,
-}
-
-/// Where a table comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Provenance {
-    /// The vocabulary that its token ids belong to.
-    pub tokenizer: Fingerprint,
-    /// The files that were counted. A table holds them sorted, in whatever order they were given.
-    pub sources: Vec<Source>,
-    /// The command that made it, without options that do not affect the content (threads, memory,
-    /// folders).
-    pub command: String,
-    /// Version of the program that made it.
-    pub version: String,
-}
 
 /// The metadata of a table: the `__metadata__` of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +28,7 @@ pub struct BigramMetadata {
 impl BigramMetadata {
     /// Entries for the file, in the order in which they are written.
     pub(super) fn to_entries(&self) -> Vec<(&'static str, String)> {
-        let mut entries = container::beginning(FORMAT, FORMAT_VERSION, &self.provenance);
+        let mut entries = container::beginning(BIGRAMS, FORMAT_VERSION, &self.provenance);
         entries.extend([
             ("top_k", self.top_k.to_string()),
             ("min_count", self.min_count.to_string()),
@@ -78,10 +47,10 @@ impl BigramMetadata {
         file: &str,
         entries: &Option<HashMap<String, String>>,
     ) -> Result<Self> {
-        if crate::ngram_table::declares_ngrams(entries) {
+        if container::declare(entries, NGRAMS) {
             return Err(Error::NgramTable { file: file.into() });
         }
-        let Some(entries) = Entries::of_format(file, entries, FORMAT, FORMAT_VERSION)? else {
+        let Some(entries) = Entries::of_format(file, entries, BIGRAMS, FORMAT_VERSION)? else {
             return Err(Error::NotATable { file: file.into() });
         };
         Ok(Self {
@@ -93,9 +62,4 @@ impl BigramMetadata {
             total_bigrams: entries.number("total_bigrams")?,
         })
     }
-}
-
-/// Whether a file's metadata says that it is such a table.
-pub(crate) fn declares_bigrams(entries: &Option<HashMap<String, String>>) -> bool {
-    container::declare(entries, FORMAT)
 }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use cascade_core::TokenId;
 
-use super::{encode::Csr, BigramMetadata, BigramTable, Provenance};
-use crate::{Error, Result};
+use super::{encode::Csr, BigramMetadata, BigramTable};
+use crate::{Error, Provenance, Result};
 
 /// Makes a table of counts that come in the order of (token, successor), and keeps of each token no
 /// more than the table will hold: in memory are the table and one token's successors.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use cascade_core::TokenId;
 
-use super::{encode::Csr, rows::check_tokens, BigramMetadata, BigramTable, Provenance};
-use crate::{Error, Result};
+use super::{encode::Csr, rows::check_tokens, BigramMetadata, BigramTable};
+use crate::{Error, Provenance, Result};
 
 /// The largest list that is read: ten numbers for each of the largest vocabularies take less.
 const LARGEST_LIST: u64 = 256 * cascade_fs::MIB;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use serde::{Deserialize, Serialize};
 
-use super::BigramTable;
 use crate::branches::Branches;
 use crate::config::{
     is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
 };
+use crate::BigramTable;
 
 /// Proposes the most frequent successor of the context's last token, the most frequent successor of
 /// that one, and so on: the statistical part of Max-Gram that needs no match. The source plays no

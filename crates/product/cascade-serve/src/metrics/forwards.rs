@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{times, Labels};
+use super::{times, Labels};
 
 /// Histograms of shared forwards, by the role of the model. Clones are the same ones.
 #[derive(Clone)]
