@@ -10,12 +10,8 @@ use crate::level_checks::{check_levels, LevelSpec};
 use crate::recursion::{DraftSettings, Recursion};
 use crate::{
     Branching, Cascade, Clock, Error, KMatrix, NeuralOptions, OnlineSchedule, Placement, Result,
-    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock,
+    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock, DEFAULT_MAX_NODES,
 };
-
-/// Default for the maximum number of nodes of a draft: as many rows as this project's models
-/// process in one piece.
-pub const DEFAULT_MAX_NODES: usize = 64;
 
 /// Builds a [`Cascade`]. Drafters are added largest first.
 #[derive(Default)]

@@ -39,6 +39,7 @@ mod k_matrix;
 mod ledger;
 mod level;
 mod level_checks;
+mod limits;
 mod logprobs;
 mod neural_drafting;
 mod options;
@@ -54,7 +55,7 @@ mod virtual_batch;
 
 pub use assumed_time::{AssumedTime, RowTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
-pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
+pub use builder::CascadeBuilder;
 pub use cascade::Cascade;
 pub use cascade_verify::{
     InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
@@ -67,6 +68,7 @@ pub use k_matrix::{Convention, KMatrix, KMatrixError};
 pub use ledger::{Metered, Usage};
 pub use level::NeuralOptions;
 pub use level_checks::{check_levels, LevelSpec, NeuralSpec};
+pub use limits::{DEFAULT_MAX_NODES, LONGEST_STOP};
 pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
@@ -79,5 +81,5 @@ pub use policy::{
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use shared_vocabulary::DraftVocabulary;
-pub use stop_sequences::{StopSequences, LONGEST_STOP};
+pub use stop_sequences::StopSequences;
 pub use virtual_batch::{VirtualBatch, VirtualText};
