@@ -47,13 +47,14 @@ mod output;
 mod policy;
 mod recursion;
 mod report;
+mod row_times;
 mod shared_vocabulary;
 mod stop_sequences;
 mod text;
 mod tree_drafting;
 mod virtual_batch;
 
-pub use assumed_time::{AssumedTime, RowTimes};
+pub use assumed_time::AssumedTime;
 pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::CascadeBuilder;
 pub use cascade::Cascade;
@@ -80,6 +81,7 @@ pub use policy::{
     StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
+pub use row_times::RowTimes;
 pub use shared_vocabulary::DraftVocabulary;
 pub use stop_sequences::StopSequences;
 pub use virtual_batch::{VirtualBatch, VirtualText};
