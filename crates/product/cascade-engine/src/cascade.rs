@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cascade_core::{Prompt, TextCodec};
 
+use crate::idle::idle_drafters;
 use crate::level::{Level, Models};
-use crate::policy::idle_drafters;
 use crate::recursion::Recursion;
 use crate::{CascadeBuilder, Clock, Error, Event, Generation, GenerationOutput, Options, Result};
 

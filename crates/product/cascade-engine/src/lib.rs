@@ -33,6 +33,7 @@ mod emission;
 mod error;
 mod event;
 mod generation;
+mod idle;
 mod joint_drafting;
 mod json;
 mod k_matrix;
