@@ -5,9 +5,10 @@ use std::sync::Arc;
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
 
+use crate::draft_settings::DraftSettings;
 use crate::level::{Level, Models, Neural, NoticeSink, Statistical};
 use crate::level_checks::{check_levels, LevelSpec};
-use crate::recursion::{DraftSettings, Recursion};
+use crate::recursion::Recursion;
 use crate::{
     Branching, Cascade, Clock, Error, KMatrix, NeuralOptions, OnlineSchedule, Placement, Result,
     ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock, DEFAULT_MAX_NODES,

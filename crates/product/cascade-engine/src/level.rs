@@ -11,9 +11,9 @@ use cascade_verify::{ReviewRule, Rule};
 
 use crate::acceptance_watch::AcceptanceWatch;
 use crate::contract::check_proposal;
+use crate::draft_settings::DraftSettings;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, Schedule, StopRule};
-use crate::recursion::DraftSettings;
 use crate::shared_vocabulary::SharedVocabulary;
 use crate::{Branching, Clock, DraftVocabulary, Error, Metered, ModelUsage, Result, Role, Usage};
 

@@ -29,6 +29,7 @@ mod context_stack;
 mod contract;
 mod decoding;
 mod draft_builder;
+mod draft_settings;
 mod emission;
 mod error;
 mod event;
