@@ -1,6 +1,10 @@
 //! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over
 //! trees, for any schedule.
 
+mod joint_drafting;
+mod neural_drafting;
+mod tree_drafting;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +16,13 @@ use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::draft_settings::DraftSettings;
-use crate::joint_drafting::JointDrafting;
 use crate::level::{Level, Statistical};
-use crate::neural_drafting::NeuralDrafting;
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
-use crate::tree_drafting::TreeDrafting;
 use crate::{Clock, Error, Expand, Result};
+
+use joint_drafting::JointDrafting;
+use neural_drafting::NeuralDrafting;
+use tree_drafting::TreeDrafting;
 
 /// A draft for a reviewer, and the turns in which it was drafted.
 pub(crate) struct Drafted {
