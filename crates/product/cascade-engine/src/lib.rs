@@ -19,7 +19,6 @@
 
 #![forbid(unsafe_code)]
 
-mod acceptance_watch;
 mod assumed_time;
 mod branching;
 mod builder;
