@@ -32,6 +32,13 @@ pub struct CascadeBuilder {
     work_clock: Option<Arc<dyn Clock>>,
 }
 
+impl Cascade {
+    /// Returns an empty builder.
+    pub fn builder() -> CascadeBuilder {
+        CascadeBuilder::default()
+    }
+}
+
 impl CascadeBuilder {
     /// Sets the target.
     pub fn target(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
