@@ -12,6 +12,7 @@ use cascade_models::LoadedModel;
 use serde::{Deserialize, Serialize};
 use serde_yaml::with::singleton_map;
 
+use crate::locator::path_text;
 use crate::trained_rule::{ClassifierEntry, HeadEntry, TrainedRule};
 
 /// When a drafter stops: `stop_rule: { confidence: 0.4 }` in a configuration, `confidence=0.4` on a
@@ -226,7 +227,7 @@ impl StopRuleEntry {
     /// With an absolute path.
     pub(crate) fn of(mut rule: StopRuleConfig) -> Result<Self, String> {
         if let Some(path) = rule.path_mut() {
-            *path = crate::writer::path(path)?.into();
+            *path = path_text(path)?.into();
         }
         Ok(Self(rule))
     }
