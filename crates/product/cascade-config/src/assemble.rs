@@ -633,7 +633,8 @@ impl ModelPool {
             || self.target_tokenizer(&config.target, vocabulary),
         )?;
         let trained = match rule {
-            Some(rule) => TrainedRule::open(rule, &model)
+            Some(rule) => rule
+                .open_network(&model)
                 .map_err(|source| no_rule(config, key, rule, source))?,
             None => None,
         };

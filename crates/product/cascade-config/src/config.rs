@@ -1,6 +1,5 @@
 //! A checked configuration.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::LevelId;
@@ -9,13 +8,12 @@ use cascade_engine::{
     StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{CacheType, DType, ModelSource};
-use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
+use cascade_ngram::{DrafterConfig, DrafterKey};
 
-use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
-use crate::reader::{last_part, Reader};
+use crate::locator::last_part;
 use crate::{
-    locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings,
-    ScheduleConfig, StopRuleConfig,
+    DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings, ScheduleConfig,
+    StopRuleConfig,
 };
 
 /// A configuration whose entries are valid, each by itself. Whether the models exist and fit each
@@ -175,64 +173,6 @@ impl Config {
             generation: GenerationSettings::default(),
             device: DeviceSpec::default(),
         }
-    }
-
-    /// Reads a file, or one of the program's own configurations, as `embedded:demo-t5`, if it is
-    /// [registered](crate::register_embedded).
-    ///
-    /// # Errors
-    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with::<Builtin>(path)
-    }
-
-    /// The same with drafters of the kinds `K`.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with<K: DrafterKinds>(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let label = path.display().to_string();
-        if let Some(text) = locator::config(&label)? {
-            return Self::parse_with::<K>(text, &label, "");
-        }
-        let text =
-            cascade_fs::read_text(path, LARGEST_CONFIG).map_err(|source| Error::Unreadable {
-                file: path.to_owned(),
-                source,
-            })?;
-        Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
-    }
-
-    /// Reads YAML. `label` names the configuration in messages, and paths that start with a dot are
-    /// relative to `base`.
-    ///
-    /// # Errors
-    /// Text that is not YAML; keys that are unknown, missing, of the wrong kind, or at odds with
-    /// each other; a K matrix that is not square, not upper triangular, or not as large as there
-    /// are drafters; a K matrix and another schedule; a lenience below 1; a device that has no such
-    /// name. Each names the configuration and the key.
-    pub fn parse(text: &str, label: &str, base: impl AsRef<Path>) -> Result<Self> {
-        Self::parse_with::<Builtin>(text, label, base)
-    }
-
-    /// The same with drafters of the kinds `K`: those of this project are
-    /// [`Builtin`](cascade_ngram::Builtin), and [`drafter_kinds!`](cascade_ngram::drafter_kinds)
-    /// adds others.
-    ///
-    /// # Errors
-    /// As [`parse`](Self::parse).
-    pub fn parse_with<K: DrafterKinds>(
-        text: &str,
-        label: &str,
-        base: impl AsRef<Path>,
-    ) -> Result<Self> {
-        let file = from_yaml(text).map_err(|source| Error::Syntax {
-            file: label.to_owned(),
-            source,
-        })?;
-        let base = base.as_ref();
-        Reader { label, base }.config::<K>(file)
     }
 
     /// The drafters, largest first.

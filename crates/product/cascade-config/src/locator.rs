@@ -1,4 +1,4 @@
-//! From the text of a configuration to where a model or a table is.
+//! From the text of a configuration to where a model or a table is, and back.
 
 mod embedded;
 
@@ -65,4 +65,32 @@ pub(crate) fn config(text: &str) -> crate::Result<Option<&'static str>> {
         problem,
         cure,
     })
+}
+
+/// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`.
+pub(crate) fn last_part(source: &str) -> String {
+    let source = source.trim_end_matches('/');
+    let without_revision = match source.split_once('@') {
+        Some((id, _)) if !id.starts_with('.') => id,
+        _ => source,
+    };
+    let last = without_revision.rsplit(['/', ':']).next();
+    last.unwrap_or(source).to_owned()
+}
+
+/// A model as a configuration names it, wherever it is read from.
+pub(crate) fn model_text(source: &ModelSource) -> Result<String, String> {
+    match source {
+        ModelSource::Folder(at) | ModelSource::File(at) => path_text(at),
+        ModelSource::Embedded(model) => Ok(format!("{EMBEDDED}{}", model.name)),
+        other => Ok(other.to_string()),
+    }
+}
+
+/// An absolute path.
+pub(crate) fn path_text(path: &Path) -> Result<String, String> {
+    let absolute = std::path::absolute(path)
+        .map_err(|error| format!("{} has no absolute path: {error}", path.display()))?;
+    let text = absolute.to_str().map(str::to_owned);
+    text.ok_or_else(|| format!("{} is not UTF-8", path.display()))
 }

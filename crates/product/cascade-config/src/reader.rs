@@ -1,4 +1,4 @@
-//! From the entries of a file to checked values.
+//! From a file and its entries to a checked configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +8,12 @@ use cascade_engine::{
     NeuralSpec, Placement, Rule, Siblings, StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
-use cascade_ngram::{DrafterConfig, DrafterKinds, TableLocator};
+use cascade_ngram::{Builtin, DrafterConfig, DrafterKinds, TableLocator};
 
+use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
 use crate::file::{BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, KEntry, ModelKeys};
+use crate::locator::last_part;
 use crate::stop_rule::StopRuleEntry;
 use crate::{
     locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
@@ -24,6 +26,66 @@ const LARGEST_QUOTA: usize = 1 << 20;
 /// Entries of a K matrix that is shown as an example, and its rows at most.
 const FIRST_TRY: &str = "4";
 const SHOWN: usize = 4;
+
+impl Config {
+    /// Reads a file, or one of the program's own configurations, as `embedded:demo-t5`, if it is
+    /// [registered](crate::register_embedded).
+    ///
+    /// # Errors
+    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with::<Builtin>(path)
+    }
+
+    /// The same with drafters of the kinds `K`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with<K: DrafterKinds>(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let label = path.display().to_string();
+        if let Some(text) = locator::config(&label)? {
+            return Self::parse_with::<K>(text, &label, "");
+        }
+        let text =
+            cascade_fs::read_text(path, LARGEST_CONFIG).map_err(|source| Error::Unreadable {
+                file: path.to_owned(),
+                source,
+            })?;
+        Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// Reads YAML. `label` names the configuration in messages, and paths that start with a dot are
+    /// relative to `base`.
+    ///
+    /// # Errors
+    /// Text that is not YAML; keys that are unknown, missing, of the wrong kind, or at odds with
+    /// each other; a K matrix that is not square, not upper triangular, or not as large as there
+    /// are drafters; a K matrix and another schedule; a lenience below 1; a device that has no such
+    /// name. Each names the configuration and the key.
+    pub fn parse(text: &str, label: &str, base: impl AsRef<Path>) -> Result<Self> {
+        Self::parse_with::<Builtin>(text, label, base)
+    }
+
+    /// The same with drafters of the kinds `K`: those of this project are
+    /// [`Builtin`](cascade_ngram::Builtin), and [`drafter_kinds!`](cascade_ngram::drafter_kinds)
+    /// adds others.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_with<K: DrafterKinds>(
+        text: &str,
+        label: &str,
+        base: impl AsRef<Path>,
+    ) -> Result<Self> {
+        let file = from_yaml(text).map_err(|source| Error::Syntax {
+            file: label.to_owned(),
+            source,
+        })?;
+        let base = base.as_ref();
+        Reader { label, base }.config::<K>(file)
+    }
+}
 
 /// Reads the entries of one configuration.
 pub(crate) struct Reader<'a> {
@@ -560,15 +622,4 @@ impl Reader<'_> {
             self.error("generation", error.to_string(), cure)
         })
     }
-}
-
-/// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`.
-pub(crate) fn last_part(source: &str) -> String {
-    let source = source.trim_end_matches('/');
-    let without_revision = match source.split_once('@') {
-        Some((id, _)) if !id.starts_with('.') => id,
-        _ => source,
-    };
-    let last = without_revision.rsplit(['/', ':']).next();
-    last.unwrap_or(source).to_owned()
 }

@@ -100,7 +100,7 @@ impl Draw {
         };
         let name = match self.maybe(Self::text) {
             Some(text) => text,
-            None => crate::reader::last_part(&source),
+            None => crate::locator::last_part(&source),
         };
         Neural {
             name,

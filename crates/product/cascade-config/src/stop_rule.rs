@@ -1,5 +1,6 @@
 //! When a drafter's turns end early: the stop rule of a drafter in a configuration.
 
+use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,10 +8,12 @@ use std::str::FromStr;
 use cascade_engine::{
     AdaptiveConfidence, ConfidenceThreshold, FixedLength, LengthHeuristic, MdpThreshold, StopRule,
 };
+use cascade_models::LoadedModel;
 use serde::{Deserialize, Serialize};
 use serde_yaml::with::singleton_map;
 
-use crate::trained_rule::{ClassifierEntry, HeadEntry};
+use crate::locator::path_text;
+use crate::trained_rule::{ClassifierEntry, HeadEntry, TrainedRule};
 
 /// When a drafter stops: `stop_rule: { confidence: 0.4 }` in a configuration, `confidence=0.4` on a
 /// command line. A new rule is a variant here, in [`rule`](Self::rule) and, for the command line,
@@ -86,6 +89,25 @@ impl StopRuleConfig {
             Self::Head(_) => Some("head"),
             _ => None,
         }
+    }
+
+    /// The trained network that decides, if one does, and what the user should know of it.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn open_network(
+        &self,
+        drafter: &LoadedModel,
+    ) -> Result<Option<(TrainedRule, Option<String>)>, Box<dyn Error + Send + Sync>> {
+        Ok(match self {
+            Self::Classifier(entry) => {
+                let (rule, warning) = entry.open(drafter)?;
+                Some((TrainedRule::Classifier(rule), warning))
+            }
+            Self::Head(entry) => {
+                let (rule, warning) = entry.open(drafter)?;
+                Some((TrainedRule::Head(rule), warning))
+            }
+            _ => None,
+        })
     }
 
     /// The file or folder of the trained network.
@@ -205,7 +227,7 @@ impl StopRuleEntry {
     /// With an absolute path.
     pub(crate) fn of(mut rule: StopRuleConfig) -> Result<Self, String> {
         if let Some(path) = rule.path_mut() {
-            *path = crate::writer::path(path)?.into();
+            *path = path_text(path)?.into();
         }
         Ok(Self(rule))
     }

@@ -7,8 +7,6 @@ use cascade_models::LoadedModel;
 use cascade_trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
 use serde::{Deserialize, Serialize};
 
-use crate::StopRuleConfig;
-
 /// DISCO's classifier of a drafter.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +60,10 @@ impl ClassifierEntry {
 
     /// Reads the file. A warning says if its drafter is another one: drafts are as long as they
     /// would be for that one, which changes the speed alone.
-    fn open(&self, drafter: &LoadedModel) -> Result<(Classifier, Option<String>), ClassifierError> {
+    pub(crate) fn open(
+        &self,
+        drafter: &LoadedModel,
+    ) -> Result<(Classifier, Option<String>), ClassifierError> {
         let ClassifierFile { weights, settings } = ClassifierFile::open(&self.file)?;
         let threshold = self.threshold.unwrap_or(settings.threshold);
         let longest = self.longest.unwrap_or(settings.longest);
@@ -91,7 +92,10 @@ impl HeadEntry {
 
     /// Reads the folder, and checks that its hidden states are those of the drafter. A warning as
     /// of a classifier.
-    fn open(&self, drafter: &LoadedModel) -> Result<(AcceptanceHead, Option<String>), HeadError> {
+    pub(crate) fn open(
+        &self,
+        drafter: &LoadedModel,
+    ) -> Result<(AcceptanceHead, Option<String>), HeadError> {
         let HeadFolder { weights, settings } = HeadFolder::open(&self.folder)?;
         let expected = drafter.model.hidden_size();
         if weights.size() != expected {
@@ -157,25 +161,6 @@ pub enum TrainedRule {
 }
 
 impl TrainedRule {
-    /// The network of a stop rule, if it has one, and what the user should know of it.
-    #[allow(clippy::type_complexity)]
-    pub(crate) fn open(
-        rule: &StopRuleConfig,
-        drafter: &LoadedModel,
-    ) -> Result<Option<(Self, Option<String>)>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(match rule {
-            StopRuleConfig::Classifier(entry) => {
-                let (rule, warning) = entry.open(drafter)?;
-                Some((Self::Classifier(rule), warning))
-            }
-            StopRuleConfig::Head(entry) => {
-                let (rule, warning) = entry.open(drafter)?;
-                Some((Self::Head(rule), warning))
-            }
-            _ => None,
-        })
-    }
-
     /// Gives the rule to the drafter that was added last.
     pub(crate) fn add(&self, builder: CascadeBuilder) -> CascadeBuilder {
         match self {

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use cascade_engine::{Branching, Convention, Expand, Rule, DEFAULT_MAX_NODES};
-use cascade_models::ModelSource;
 use cascade_ngram::Builtin;
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
@@ -12,7 +11,8 @@ use crate::file::{
     BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, HeadSource, KEntry, ModelKeys,
     TargetKeys, TreeEntry,
 };
-use crate::reader::{last_part, Reader};
+use crate::locator::{last_part, model_text};
+use crate::reader::Reader;
 use crate::stop_rule::StopRuleEntry;
 use crate::{Error, ScheduleConfig};
 
@@ -134,14 +134,14 @@ impl ModelKeys {
             device,
             is_head,
         } = neural;
-        let model = source(at)?;
+        let model = model_text(at)?;
         Ok(Self {
             name: Some(name.clone()).filter(|name| *name != last_part(&model)),
             model: Some(model),
             // A head has the target's.
             tokenizer: match is_head {
                 true => None,
-                false => tokenizer.as_ref().map(source).transpose()?,
+                false => tokenizer.as_ref().map(model_text).transpose()?,
             },
             dtype: dtype.map(|dtype| dtype.to_string()),
             cache_dtype: cache_dtype.map(|cache| cache.to_string()),
@@ -195,21 +195,4 @@ impl GenerationEntry {
             lossy: lossy.map(|budget| budget.get()),
         }
     }
-}
-
-/// As a configuration writes it, wherever it is read from.
-fn source(source: &ModelSource) -> Result<String, String> {
-    match source {
-        ModelSource::Folder(at) | ModelSource::File(at) => path(at),
-        ModelSource::Embedded(model) => Ok(format!("embedded:{}", model.name)),
-        other => Ok(other.to_string()),
-    }
-}
-
-/// An absolute path.
-pub(crate) fn path(path: &Path) -> Result<String, String> {
-    let absolute = std::path::absolute(path)
-        .map_err(|error| format!("{} has no absolute path: {error}", path.display()))?;
-    let text = absolute.to_str().map(str::to_owned);
-    text.ok_or_else(|| format!("{} is not UTF-8", path.display()))
 }

@@ -23,6 +23,7 @@ mod error;
 pub mod exp;
 mod fingerprint;
 mod hidden;
+mod matrix;
 mod noise;
 mod philox;
 mod prefix;
@@ -30,6 +31,7 @@ mod prompt;
 mod random;
 mod sampling;
 mod score;
+mod scorer;
 #[cfg(feature = "toy")]
 pub mod toy;
 mod tree;
@@ -44,15 +46,14 @@ pub use drafter::{Budget, Drafter, Guidance, Observation, ScoredTree};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use hidden::{HiddenLayer, HiddenLayers, HiddenStates};
+pub use matrix::Matrix;
 pub use noise::{exponential_of, seed_of, Noise, SeededNoise};
 pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
-pub use score::{
-    GatheredProbs, Matrix, RowDetail, Scorer, ScorerInfo, Scores, SharedForward, Top, Want,
-    LARGEST_FORWARD,
-};
+pub use score::{GatheredProbs, RowDetail, Scores, Top, Want};
+pub use scorer::{Scorer, ScorerInfo, SharedForward, LARGEST_FORWARD};
 pub use tree::{NodeId, TokenTree};
 
 /// Index of a token in a model's vocabulary.

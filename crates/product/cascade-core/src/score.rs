@@ -1,11 +1,6 @@
-//! Scoring: the interface of neural models.
+//! Scores: what a caller wants of a model's rows, and what it gets.
 
-use std::time::Duration;
-
-use crate::{
-    Architecture, HiddenLayer, HiddenLayers, HiddenStates, NodeId, Observation, Result, TokenId,
-    TokenTree,
-};
+use crate::{HiddenLayer, HiddenLayers, HiddenStates, Matrix, NodeId, TokenId, TokenTree};
 
 /// How much of each row a caller needs, in increasing order. A model computes and copies no more
 /// than that.
@@ -21,7 +16,7 @@ pub enum RowDetail {
     Logits,
 }
 
-/// What a caller needs from [`Scorer::score`].
+/// What a caller needs from [`Scorer::score`](crate::Scorer::score).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Want {
@@ -140,61 +135,6 @@ impl Want {
     }
 }
 
-/// A dense row-major matrix of `f32`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Matrix {
-    columns: usize,
-    data: Vec<f32>,
-}
-
-impl Matrix {
-    /// A matrix of `data.len() / columns` rows.
-    ///
-    /// # Panics
-    /// If `columns` is 0 or does not divide the length of `data`.
-    pub fn new(columns: usize, data: Vec<f32>) -> Self {
-        assert!(
-            columns > 0 && data.len().is_multiple_of(columns),
-            "{} values do not fill rows of {columns}",
-            data.len()
-        );
-        Self { columns, data }
-    }
-
-    /// All values, row by row.
-    pub fn as_slice(&self) -> &[f32] {
-        &self.data
-    }
-
-    /// Number of columns.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.data.len() / self.columns
-    }
-
-    /// These rows and then those of another matrix.
-    ///
-    /// # Panics
-    /// If it has another number of columns.
-    pub fn followed_by(mut self, more: &Self) -> Self {
-        assert_eq!(self.columns, more.columns, "rows of one width");
-        self.data.extend_from_slice(&more.data);
-        self
-    }
-
-    /// One row.
-    ///
-    /// # Panics
-    /// If there is no such row.
-    pub fn row(&self, row: usize) -> &[f32] {
-        &self.data[row * self.columns..(row + 1) * self.columns]
-    }
-}
-
 /// Probabilities of the tokens that a greedy review reads, computed in f32 by softmax over the
 /// whole vocabulary.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -310,182 +250,5 @@ impl Scores {
     /// If the tree that was scored has no such node.
     pub fn argmax_after(&self, node: Option<NodeId>) -> TokenId {
         self.argmax[TokenTree::row(node)]
-    }
-}
-
-/// Bytes that the attention and the logits of a forward may take: what bounds the size of trees. A
-/// draft of 1,000 nodes takes 200 MB.
-pub const LARGEST_FORWARD: usize = 2 << 30;
-
-/// What is known of a [`Scorer`] without running it. The same for its lifetime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ScorerInfo {
-    /// How the model reads its prompt.
-    pub architecture: Architecture,
-    /// Size of the vocabulary: the number of columns of the logits.
-    pub vocab_size: usize,
-    /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
-    pub max_context: Option<usize>,
-    /// The most nodes of a tree that it scores, bounded by memory ([`LARGEST_FORWARD`]); `None` if
-    /// there is no limit. Greater trees are an error.
-    pub max_nodes: Option<usize>,
-    /// The greatest [`Want::top`] that it can answer; `None` if there is no limit. A recording
-    /// knows the tokens that were said and no probabilities: 0.
-    pub max_top: Option<usize>,
-    /// The hidden states that it can give; none if nothing is said. Others are an error.
-    pub hidden: HiddenLayers,
-    /// The hidden states of the target that it wants to [observe](Scorer::observe); none if nothing
-    /// is said.
-    pub observes: HiddenLayers,
-}
-
-impl ScorerInfo {
-    /// A model without limits.
-    pub const fn new(architecture: Architecture, vocab_size: usize) -> Self {
-        Self {
-            architecture,
-            vocab_size,
-            max_context: None,
-            max_nodes: None,
-            max_top: None,
-            hidden: HiddenLayers::NONE,
-            observes: HiddenLayers::NONE,
-        }
-    }
-
-    /// The same over a vocabulary of another size.
-    pub const fn with_vocab_size(self, vocab_size: usize) -> Self {
-        Self { vocab_size, ..self }
-    }
-
-    /// The same with this many positions.
-    pub const fn with_max_context(self, max_context: Option<usize>) -> Self {
-        Self {
-            max_context,
-            ..self
-        }
-    }
-
-    /// The same with trees of at most so many nodes.
-    pub const fn with_max_nodes(self, max_nodes: Option<usize>) -> Self {
-        Self { max_nodes, ..self }
-    }
-
-    /// The same with at most so many of the most probable tokens.
-    pub const fn with_max_top(self, max_top: Option<usize>) -> Self {
-        Self { max_top, ..self }
-    }
-
-    /// The same with these hidden states to give.
-    pub const fn with_hidden(self, hidden: HiddenLayers) -> Self {
-        Self { hidden, ..self }
-    }
-
-    /// The same with these hidden states of the target to observe.
-    pub const fn observing(self, observes: HiddenLayers) -> Self {
-        Self { observes, ..self }
-    }
-}
-
-/// A neural language model as the engine sees it.
-///
-/// # Purity
-/// `score` is observationally pure: for the source of the last [`set_source`](Self::set_source),
-/// the result is a function of `context`, `tree` and `want`, in any order of calls. Implementations
-/// may cache their computations and reuse the longest common prefix, but callers never pass a cache
-/// length, roll back, or depend on a cache. (Floating-point results may differ in the last bits
-/// with the number of rows computed together.)
-///
-/// For a model that [observes](Self::observe), the result is a function of these and of the states
-/// observed after the tokens of `context`: a fresh session that has observed the same gives the
-/// same.
-pub trait Scorer {
-    /// What is known of the model without running it. Cheap: it is asked for in every step.
-    fn info(&self) -> ScorerInfo;
-
-    /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
-    /// accept only the empty source. Encoding may be deferred until the first `score`, and setting
-    /// the same source again is free.
-    ///
-    /// # Errors
-    /// If the model cannot use the source: see [`Error`](crate::Error).
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()>;
-
-    /// Scores `tree` as a continuation of `context`, in one forward.
-    ///
-    /// # Errors
-    /// A decoder-only model rejects an empty context; every model rejects tokens outside its
-    /// vocabulary and more positions than it has. The scorer remains usable after an error.
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores>;
-
-    /// How many tokens deep a tree behind `context` may be for the model to score it; `None` if it
-    /// can say nothing after `context`, not even without a tree. A model that reads the target's
-    /// states has none before the first [observation](Self::observe), and one that predicts a fixed
-    /// number of tokens from a state reaches no farther. Positions are apart:
-    /// [`max_context`](ScorerInfo::max_context). No limit by default. Cheap: it is asked for before
-    /// each forward of a drafter.
-    fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        let _ = context;
-        Some(usize::MAX)
-    }
-
-    /// Learns what the target said in a step, with the [hidden states](ScorerInfo::observes) that
-    /// it wants. Called for the neural drafters of a cascade after each verification of a
-    /// generation with speculation on. Does nothing by default.
-    ///
-    /// # Errors
-    /// If it cannot read what it is given. The scorer remains usable.
-    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        let _ = observation;
-        Ok(())
-    }
-
-    /// The forward that answered the last call, if it may have answered calls of other texts too:
-    /// what rows cost then depends on theirs. None by default. Scorers that decorate others pass it
-    /// on; where one does not, texts draft as if each were alone. It says nothing of scores.
-    fn shared_forward(&self) -> Option<SharedForward> {
-        None
-    }
-}
-
-/// A forward over rows of several texts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedForward {
-    /// Differs from that of the forward before it.
-    pub number: u64,
-    /// Texts that had rows in it.
-    pub texts: usize,
-    /// Rows of all of them.
-    pub rows: usize,
-    /// Time that it took, without waiting for texts.
-    pub time: Duration,
-    /// Whether it read a part of a prompt.
-    pub reads_prompt: bool,
-}
-
-impl<S: Scorer + ?Sized> Scorer for Box<S> {
-    fn info(&self) -> ScorerInfo {
-        (**self).info()
-    }
-
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        (**self).set_source(source)
-    }
-
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        (**self).score(context, tree, want)
-    }
-
-    fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        (**self).reach(context)
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        (**self).observe(observation)
-    }
-
-    fn shared_forward(&self) -> Option<SharedForward> {
-        (**self).shared_forward()
     }
 }

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
 
+use crate::draft_settings::DraftSettings;
 use crate::level::{Level, Models, Neural, NoticeSink, Statistical};
 use crate::level_checks::{check_levels, LevelSpec};
-use crate::recursion::{DraftSettings, Recursion};
+use crate::recursion::Recursion;
 use crate::{
     Branching, Cascade, Clock, Error, KMatrix, NeuralOptions, OnlineSchedule, Placement, Result,
-    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock,
+    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock, DEFAULT_MAX_NODES,
 };
-
-/// Default for the maximum number of nodes of a draft: as many rows as this project's models
-/// process in one piece.
-pub const DEFAULT_MAX_NODES: usize = 64;
 
 /// Builds a [`Cascade`]. Drafters are added largest first.
 #[derive(Default)]
@@ -33,6 +30,13 @@ pub struct CascadeBuilder {
     clock: Option<Arc<dyn Clock>>,
     notices: Option<NoticeSink>,
     work_clock: Option<Arc<dyn Clock>>,
+}
+
+impl Cascade {
+    /// Returns an empty builder.
+    pub fn builder() -> CascadeBuilder {
+        CascadeBuilder::default()
+    }
 }
 
 impl CascadeBuilder {

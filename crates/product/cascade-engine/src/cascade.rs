@@ -1,21 +1,21 @@
 //! A cascade: its models and policies, ready to generate.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cascade_core::{Prompt, TextCodec};
 
+use crate::idle::idle_drafters;
 use crate::level::{Level, Models};
-use crate::policy::idle_drafters;
 use crate::recursion::Recursion;
-use crate::{CascadeBuilder, Clock, Error, Event, Generation, GenerationOutput, Options, Result};
+use crate::{Clock, Error, Result};
 
 /// A target and its drafters.
 ///
 /// The output is the target's own. Greedy decoding: every emitted token is the target's most
 /// probable one after the preceding tokens, according to the forward that verified it. Sampling:
 /// every emitted token has exactly the target's distribution given the preceding tokens, whatever
-/// is drafted. [`Options::lossy`] gives that up, within a budget that the output states.
+/// is drafted. [`Options::lossy`](crate::Options::lossy) gives that up, within a budget that the
+/// output states.
 ///
 /// # Example
 /// ```
@@ -46,11 +46,6 @@ pub struct Cascade {
 }
 
 impl Cascade {
-    /// Returns an empty builder.
-    pub fn builder() -> CascadeBuilder {
-        CascadeBuilder::default()
-    }
-
     /// Names of all levels, the target first; the index is the [`LevelId`](cascade_core::LevelId).
     pub fn level_names(&self) -> Vec<&str> {
         self.models.names().collect()
@@ -67,90 +62,6 @@ impl Cascade {
         );
         let name = |level: cascade_core::LevelId| drafters[level.0 - 1].name();
         idle.into_iter().map(name).collect()
-    }
-
-    /// Generates from a text prompt.
-    ///
-    /// # Errors
-    /// As [`generate_tokens`](Self::generate_tokens); [`Error::NoCodec`]; [`Error::EmptyPrompt`] if
-    /// `prompt` is blank.
-    pub fn generate(&mut self, prompt: &str, options: &Options) -> Result<GenerationOutput> {
-        self.start(prompt, options)?.run()
-    }
-
-    /// As [`generate`](Self::generate), and calls `on_event` for every event as it happens; the
-    /// callback may end the generation.
-    ///
-    /// # Errors
-    /// As [`generate`](Self::generate).
-    pub fn generate_with(
-        &mut self,
-        prompt: &str,
-        options: &Options,
-        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<GenerationOutput> {
-        self.start(prompt, options)?.run_with(on_event)
-    }
-
-    /// Generates from a tokenized prompt.
-    ///
-    /// # Errors
-    /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`]; [`Error::NoCodec`] if there are stop
-    /// sequences and no codec; [`Error::Model`] if a model fails or violates its contract;
-    /// [`Error::ScheduledDrafter`] if the schedule does. The cascade remains usable.
-    pub fn generate_tokens(
-        &mut self,
-        prompt: &Prompt,
-        options: &Options,
-    ) -> Result<GenerationOutput> {
-        self.start_tokens(prompt, options)?.run()
-    }
-
-    /// As [`generate_tokens`](Self::generate_tokens), and calls `on_event` for every event as it
-    /// happens; the callback may end the generation.
-    ///
-    /// # Errors
-    /// As [`generate_tokens`](Self::generate_tokens).
-    pub fn generate_tokens_with(
-        &mut self,
-        prompt: &Prompt,
-        options: &Options,
-        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<GenerationOutput> {
-        self.start_tokens(prompt, options)?.run_with(on_event)
-    }
-
-    /// Starts a generation from a text prompt. Nothing is computed before the first
-    /// [`step`](Generation::step), except the encoding of the source in encoder-decoder models that
-    /// do not defer it.
-    ///
-    /// # Errors
-    /// As [`generate`](Self::generate).
-    pub fn start(&mut self, prompt: &str, options: &Options) -> Result<Generation<&mut Self>> {
-        let prompt = self.encode(prompt)?;
-        self.start_tokens(&prompt, options)
-    }
-
-    /// Starts a generation from a tokenized prompt.
-    ///
-    /// # Errors
-    /// As [`generate_tokens`](Self::generate_tokens).
-    pub fn start_tokens(
-        &mut self,
-        prompt: &Prompt,
-        options: &Options,
-    ) -> Result<Generation<&mut Self>> {
-        Generation::new(self, prompt, options)
-    }
-
-    /// Starts a generation that owns the cascade, for callers that run several generations
-    /// concurrently. [`Generation::into_cascade`] returns the cascade.
-    ///
-    /// # Errors
-    /// As [`generate_tokens`](Self::generate_tokens). The cascade is dropped on an error; check the
-    /// prompt first with [`check`](Self::check).
-    pub fn into_generation(self, prompt: &Prompt, options: &Options) -> Result<Generation<Self>> {
-        Generation::new(self, prompt, options)
     }
 
     /// Tokenizes a text prompt, for the target's encoder or its context depending on its

@@ -11,7 +11,7 @@ use cascade_core::{
     TokenTree, Want,
 };
 
-use crate::recursion::DraftSettings;
+use crate::draft_settings::DraftSettings;
 
 const SCORE: &str = "Scorer::score";
 const PROPOSE: &str = "Drafter::propose";

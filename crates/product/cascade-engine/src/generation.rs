@@ -66,8 +66,94 @@ pub struct Generation<C = Cascade> {
     wall: Duration,
 }
 
+impl Cascade {
+    /// Generates from a text prompt.
+    ///
+    /// # Errors
+    /// As [`generate_tokens`](Self::generate_tokens); [`Error::NoCodec`]; [`Error::EmptyPrompt`] if
+    /// `prompt` is blank.
+    pub fn generate(&mut self, prompt: &str, options: &Options) -> Result<GenerationOutput> {
+        self.start(prompt, options)?.run()
+    }
+
+    /// As [`generate`](Self::generate), and calls `on_event` for every event as it happens; the
+    /// callback may end the generation.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn generate_with(
+        &mut self,
+        prompt: &str,
+        options: &Options,
+        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<GenerationOutput> {
+        self.start(prompt, options)?.run_with(on_event)
+    }
+
+    /// Generates from a tokenized prompt.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`]; [`Error::NoCodec`] if there are stop
+    /// sequences and no codec; [`Error::Model`] if a model fails or violates its contract;
+    /// [`Error::ScheduledDrafter`] if the schedule does. The cascade remains usable.
+    pub fn generate_tokens(
+        &mut self,
+        prompt: &Prompt,
+        options: &Options,
+    ) -> Result<GenerationOutput> {
+        self.start_tokens(prompt, options)?.run()
+    }
+
+    /// As [`generate_tokens`](Self::generate_tokens), and calls `on_event` for every event as it
+    /// happens; the callback may end the generation.
+    ///
+    /// # Errors
+    /// As [`generate_tokens`](Self::generate_tokens).
+    pub fn generate_tokens_with(
+        &mut self,
+        prompt: &Prompt,
+        options: &Options,
+        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<GenerationOutput> {
+        self.start_tokens(prompt, options)?.run_with(on_event)
+    }
+
+    /// Starts a generation from a text prompt. Nothing is computed before the first
+    /// [`step`](Generation::step), except the encoding of the source in encoder-decoder models that
+    /// do not defer it.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn start(&mut self, prompt: &str, options: &Options) -> Result<Generation<&mut Self>> {
+        let prompt = self.encode(prompt)?;
+        self.start_tokens(&prompt, options)
+    }
+
+    /// Starts a generation from a tokenized prompt.
+    ///
+    /// # Errors
+    /// As [`generate_tokens`](Self::generate_tokens).
+    pub fn start_tokens(
+        &mut self,
+        prompt: &Prompt,
+        options: &Options,
+    ) -> Result<Generation<&mut Self>> {
+        Generation::new(self, prompt, options)
+    }
+
+    /// Starts a generation that owns the cascade, for callers that run several generations
+    /// concurrently. [`Generation::into_cascade`] returns the cascade.
+    ///
+    /// # Errors
+    /// As [`generate_tokens`](Self::generate_tokens). The cascade is dropped on an error; check the
+    /// prompt first with [`check`](Self::check).
+    pub fn into_generation(self, prompt: &Prompt, options: &Options) -> Result<Generation<Self>> {
+        Generation::new(self, prompt, options)
+    }
+}
+
 impl<C: BorrowMut<Cascade>> Generation<C> {
-    pub(crate) fn new(mut cascade: C, prompt: &Prompt, options: &Options) -> Result<Self> {
+    fn new(mut cascade: C, prompt: &Prompt, options: &Options) -> Result<Self> {
         let models = cascade.borrow_mut();
         models.check(prompt)?;
         let emission = Emission::new(options, models.codec.clone())?;

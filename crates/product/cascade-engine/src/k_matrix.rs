@@ -2,7 +2,7 @@
 
 use cascade_core::LevelId;
 
-use crate::policy::idle_drafters;
+use crate::idle::idle_drafters;
 
 /// A square upper-triangular matrix for n drafters, largest first, the statistical one included
 /// (K_nn in Cascade Speculative Drafting, Algorithm 1).

@@ -1,5 +1,7 @@
 //! The models of a cascade, with their names, ledgers and drafting settings.
 
+mod acceptance_watch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +11,15 @@ use cascade_core::{
 };
 use cascade_verify::{ReviewRule, Rule};
 
-use crate::acceptance_watch::AcceptanceWatch;
 use crate::contract::check_proposal;
+use crate::draft_settings::DraftSettings;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, Schedule, StopRule};
-use crate::recursion::DraftSettings;
-use crate::shared_vocabulary::SharedVocabulary;
+use crate::shared_vocabulary::{BoxedScorer, SharedVocabulary};
 use crate::{Branching, Clock, DraftVocabulary, Error, Metered, ModelUsage, Result, Role, Usage};
 
-pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
+use acceptance_watch::AcceptanceWatch;
+
 /// Where a cascade says what the user should know while it generates.
 pub(crate) type NoticeSink = Arc<dyn Fn(&str) + Send + Sync>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;

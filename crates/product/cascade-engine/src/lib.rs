@@ -19,7 +19,6 @@
 
 #![forbid(unsafe_code)]
 
-mod acceptance_watch;
 mod assumed_time;
 mod branching;
 mod builder;
@@ -29,32 +28,33 @@ mod context_stack;
 mod contract;
 mod decoding;
 mod draft_builder;
+mod draft_settings;
 mod emission;
 mod error;
 mod event;
 mod generation;
-mod joint_drafting;
+mod idle;
 mod json;
 mod k_matrix;
 mod ledger;
 mod level;
 mod level_checks;
+mod limits;
 mod logprobs;
-mod neural_drafting;
 mod options;
 mod output;
 mod policy;
 mod recursion;
 mod report;
+mod row_times;
 mod shared_vocabulary;
 mod stop_sequences;
 mod text;
-mod tree_drafting;
 mod virtual_batch;
 
-pub use assumed_time::{AssumedTime, RowTimes};
+pub use assumed_time::AssumedTime;
 pub use branching::{Branching, Expand, Placement, Siblings};
-pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
+pub use builder::CascadeBuilder;
 pub use cascade::Cascade;
 pub use cascade_verify::{
     InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
@@ -67,6 +67,7 @@ pub use k_matrix::{Convention, KMatrix, KMatrixError};
 pub use ledger::{Metered, Usage};
 pub use level::NeuralOptions;
 pub use level_checks::{check_levels, LevelSpec, NeuralSpec};
+pub use limits::{DEFAULT_MAX_NODES, LONGEST_STOP};
 pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
@@ -78,6 +79,7 @@ pub use policy::{
     StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
+pub use row_times::RowTimes;
 pub use shared_vocabulary::DraftVocabulary;
-pub use stop_sequences::{StopSequences, LONGEST_STOP};
+pub use stop_sequences::StopSequences;
 pub use virtual_batch::{VirtualBatch, VirtualText};

@@ -1,51 +1,28 @@
 //! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over
 //! trees, for any schedule.
 
+mod joint_drafting;
+mod neural_drafting;
+mod tree_drafting;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
     Budget, Candidate, Draft, Guidance, LevelId, NodeId, Proposed, ScoredTree, TokenId,
 };
-use cascade_verify::LeniencePolicy;
 
 use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
-use crate::joint_drafting::JointDrafting;
+use crate::draft_settings::DraftSettings;
 use crate::level::{Level, Statistical};
-use crate::neural_drafting::NeuralDrafting;
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
-use crate::tree_drafting::TreeDrafting;
 use crate::{Clock, Error, Expand, Result};
 
-/// The settings of drafting that belong neither to a model nor to a policy.
-pub(crate) struct DraftSettings {
-    /// For reviews by drafters. The target's is strict.
-    pub(crate) lenience: LeniencePolicy,
-    /// Maximum number of nodes of a draft, for every reviewer.
-    pub(crate) max_nodes: usize,
-    /// Nothing is drafted after one of these.
-    pub(crate) eos: Vec<TokenId>,
-    /// Whether any reviewer's rule considers siblings in another order than they were drawn in.
-    pub(crate) reorders: bool,
-    /// The target's vocabulary size; statistical drafters must propose tokens below it.
-    pub(crate) vocab_size: usize,
-}
-
-impl DraftSettings {
-    /// The budget of a draft that may be `depth` tokens deep.
-    pub(crate) fn budget(&self, depth: usize) -> Budget {
-        Budget {
-            depth: depth.min(self.max_nodes),
-            nodes: self.max_nodes,
-        }
-    }
-
-    pub(crate) fn is_eos(&self, token: TokenId) -> bool {
-        self.eos.contains(&token)
-    }
-}
+use joint_drafting::JointDrafting;
+use neural_drafting::NeuralDrafting;
+use tree_drafting::TreeDrafting;
 
 /// A draft for a reviewer, and the turns in which it was drafted.
 pub(crate) struct Drafted {

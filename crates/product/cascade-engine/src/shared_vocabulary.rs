@@ -13,7 +13,7 @@ use cascade_core::{
     ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Top, Want,
 };
 
-use crate::level::BoxedScorer;
+pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 
 /// What a neural drafter may draft, of the tokens that it and the target have rows for. All of
 /// them by default.

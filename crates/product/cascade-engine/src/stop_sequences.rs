@@ -8,7 +8,7 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::Anchored;
 
-use crate::{Error, Result};
+use crate::{Error, Result, LONGEST_STOP};
 
 /// Texts that end a generation where they first appear, also across token boundaries.
 ///
@@ -142,9 +142,6 @@ impl StopSequences {
         }
     }
 }
-
-/// The most bytes that stop sequences have in all: longer than any answer.
-pub const LONGEST_STOP: usize = 1 << 20;
 
 impl StopStream {
     /// Adds the next piece of text.

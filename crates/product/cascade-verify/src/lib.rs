@@ -18,6 +18,7 @@
 //! Every strict review is exact: it emits what the reviewer alone would emit (greedy), or tokens of
 //! the same distribution (sampled).
 
+mod candidate_token;
 pub mod coupled;
 pub mod greedy;
 pub mod iterated;
@@ -32,8 +33,9 @@ pub mod spec_infer;
 pub mod speculative;
 mod verdict;
 
+pub use candidate_token::CandidateToken;
 pub use lenience::{InvalidLenience, Lenience, LeniencePolicy};
 pub use over_acceptance::{Epsilon, InvalidEpsilon, InvalidLossBudget, LossBudget, OverAcceptance};
 pub use row_distributions::{RowDistributions, SampledRows};
-pub use rule::{CandidateToken, ReviewRule, Rule, UnknownRule};
+pub use rule::{ReviewRule, Rule, UnknownRule};
 pub use verdict::Verdict;

@@ -4,30 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use cascade_core::{Distribution, Proposal, RandomSource, TokenId};
+use cascade_core::{Distribution, RandomSource, TokenId};
 
-use crate::{iterated, matching, spec_infer, speculative};
-
-/// A drawn sibling, as input of a rule.
-#[derive(Clone, Copy, Debug)]
-pub struct CandidateToken<'a> {
-    /// The token.
-    pub token: TokenId,
-    /// What it was drawn from.
-    pub proposal: &'a Proposal,
-}
-
-impl CandidateToken<'_> {
-    /// Whether the token has a positive probability under its proposal. If not, it was not drawn
-    /// from the proposal (an inconsistent drafter), and every rule skips it: a review that is exact
-    /// conditioned on which draws are skipped is exact.
-    pub(crate) fn is_possible(&self) -> bool {
-        match self.proposal {
-            Proposal::PointMass | Proposal::Pick { .. } => true,
-            Proposal::Sampled(q) => q.probability(self.token) > 0.0,
-        }
-    }
-}
+use crate::{iterated, matching, spec_infer, speculative, CandidateToken};
 
 /// How a sampling reviewer decides at one node of a draft: it draws a token of its own distribution
 /// p such that the token coincides with a drafted one as often as possible.

@@ -40,7 +40,6 @@ pub use mdp::MdpThreshold;
 pub use online::{AssumedCosts, OnlineSchedule};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub use prices::SharedPrices;
-pub(crate) use schedule::idle_drafters;
 pub use schedule::{DraftState, GrowingTree, Schedule, Turn, TurnRecord, TurnStart};
 pub use static_schedule::StaticSchedule;
 pub use stop_rule::{DraftedToken, StopRule};

@@ -2,7 +2,7 @@
 
 use cascade_core::LevelId;
 
-use crate::level::NoticeSink;
+use super::NoticeSink;
 use crate::policy::Outcome;
 
 /// Tokens that a head must have been judged by before anything is said of it, and the share of them

@@ -3,11 +3,11 @@
 
 use cascade_core::{Advice, Budget, Guidance, ScoredTree, TokenId, Want};
 
+use super::{levels_from, DraftSlot, Recursion};
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural, Statistical};
 use crate::policy::DraftState;
-use crate::recursion::{levels_from, DraftSlot, Recursion};
 use crate::{Error, Result};
 
 /// Next tokens that the neural drafter gives of each row.
