@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
+use half::{bf16, f16};
 
 use crate::driver::{Gpu, Graph};
 use crate::launch::Launch;
-use crate::{Address, Result};
+use crate::{Address, DType, Result};
 
 /// What a device is reached through: NVIDIA's driver, or something that emulates a GPU. Everything
 /// runs in the order of calls, whichever thread they come from.
@@ -310,6 +311,22 @@ impl Buffer {
         self.device
             .driver()
             .download(self.address + at as Address, bytes)
+    }
+
+    /// `count` activations from number `at` on, as they lie in memory in this type.
+    pub(crate) fn activations(&self, dtype: DType, at: usize, count: usize) -> Result<Vec<f32>> {
+        if dtype == DType::F32 {
+            let mut values = vec![0f32; count];
+            self.read(at * 4, &mut values)?;
+            return Ok(values);
+        }
+        let mut halves = vec![0u16; count];
+        self.read(at * 2, &mut halves)?;
+        let to_f32 = |bits| match dtype {
+            DType::F16 => f16::from_bits(bits).to_f32(),
+            _ => bf16::from_bits(bits).to_f32(),
+        };
+        Ok(halves.into_iter().map(to_f32).collect())
     }
 
     /// Fills it with zeros.
