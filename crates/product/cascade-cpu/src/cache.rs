@@ -7,8 +7,6 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::attention::{Elements, KeysValues};
-
 /// How keys and values are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheType {
@@ -209,11 +207,25 @@ enum Store {
 }
 
 impl Store {
-    fn elements(&self) -> Elements<'_> {
+    /// Some of its elements, where they lie or widened into `room`.
+    #[inline(always)]
+    fn some<'s>(&'s self, start: usize, count: usize, room: &'s mut Vec<f32>) -> &'s [f32] {
         match self {
-            Self::F32(store) => Elements::F32(store),
-            Self::BF16(store) => Elements::BF16(store),
-            Self::F16(store) => Elements::F16(store),
+            Self::F32(all) => &all[start..start + count],
+            Self::BF16(all) => {
+                let widened = all[start..start + count].iter().map(
+                    #[inline(always)]
+                    |value| f32::from_bits(u32::from(value.to_bits()) << 16),
+                );
+                room.clear();
+                room.extend(widened);
+                room
+            }
+            Self::F16(all) => {
+                room.resize(count, 0.0);
+                all[start..start + count].convert_to_f32_slice(room);
+                room
+            }
         }
     }
 }
@@ -321,7 +333,7 @@ impl Cache {
     /// Elements of keys or values of a head in `count` slots from `first` on, which lie in one
     /// page: where they lie, or widened into `room`.
     #[inline(always)]
-    pub(crate) fn some<'s>(
+    fn some<'s>(
         &'s self,
         (layer, part, head): (usize, Part, usize),
         first: usize,
@@ -330,13 +342,7 @@ impl Cache {
     ) -> &'s [f32] {
         let page = self.pages[first / PAGE_SLOTS].page();
         let start = place(self.shape, layer, part, head, first);
-        page.store
-            .elements()
-            .some(start, count * self.shape.head_dim, room)
-    }
-
-    pub(crate) fn shape(&self) -> CacheShape {
-        self.shape
+        page.store.some(start, count * self.shape.head_dim, room)
     }
 
     /// Makes the `rows` slots behind the committed ones committed, after every layer has written
@@ -436,6 +442,39 @@ impl Cache {
         self.pages.truncate(self.len / PAGE_SLOTS);
         self.pages.push(Held::Shared(page));
         self.len += PAGE_SLOTS;
+    }
+}
+
+/// Keys and values of the heads of one layer of a [`Cache`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeysValues<'a> {
+    cache: &'a Cache,
+    layer: usize,
+    /// Keys of each head.
+    pub(crate) count: usize,
+}
+
+impl<'a> KeysValues<'a> {
+    /// Number of heads.
+    pub(crate) fn heads(&self) -> usize {
+        self.cache.shape.kv_heads
+    }
+
+    /// Keys or values of a head, `count` from number `first` on, which are no more than are read at
+    /// a time.
+    #[inline(always)]
+    pub(crate) fn some<'s>(
+        &self,
+        part: Part,
+        head: usize,
+        (first, count): (usize, usize),
+        room: &'s mut Vec<f32>,
+    ) -> &'s [f32]
+    where
+        'a: 's,
+    {
+        self.cache
+            .some((self.layer, part, head), first, count, room)
     }
 }
 

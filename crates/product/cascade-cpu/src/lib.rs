@@ -30,8 +30,8 @@ mod quantize;
 mod rows;
 mod threads;
 
-pub use attention::{attend, attend_texts, KeysValues, ScoreBias, TextAttention};
-pub use cache::{Cache, CacheMemory, CacheShape, CacheType, Page, Part, PAGE_SLOTS};
+pub use attention::{attend, attend_texts, ScoreBias, TextAttention};
+pub use cache::{Cache, CacheMemory, CacheShape, CacheType, KeysValues, Page, Part, PAGE_SLOTS};
 pub use format::Format;
 pub use isa::{Isa, VARIABLE};
 pub use packed::{dequantize, Packed};
