@@ -26,6 +26,7 @@ mod packed;
 mod pointwise;
 mod product;
 mod quantize;
+mod rounding;
 mod rows;
 mod threads;
 
