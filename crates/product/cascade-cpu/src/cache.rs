@@ -136,6 +136,7 @@ impl Page {
             (Store::F16(here), Store::F16(there)) => {
                 here[to..to + size].copy_from_slice(&there[from..from + size]);
             }
+            // A cache makes pages of its own type, and `adopt` and `replace` want such pages.
             _ => unreachable!("pages of one cache hold one type"),
         }
     }
@@ -158,7 +159,7 @@ impl Drop for Page {
 enum Held {
     /// Which this cache alone has, and may write.
     Own(Page),
-    /// Which others may have, too. All of its slots are committed.
+    /// Which others may have, too: while they do, all of its slots are committed.
     Shared(Arc<Page>),
 }
 
@@ -172,12 +173,9 @@ impl Held {
 
     /// The page, to write: a copy, if others have it.
     fn own(&mut self) -> &mut Page {
-        if let Self::Shared(page) = self {
-            *self = Self::Own(Page::clone(page));
-        }
         match self {
             Self::Own(page) => page,
-            Self::Shared(_) => unreachable!("it was made an own one"),
+            Self::Shared(page) => Arc::make_mut(page),
         }
     }
 }
@@ -187,8 +185,8 @@ impl Held {
 ///
 /// They are read where they lie. Appending copies the new rows only, and rolling back is an
 /// integer. Memory is taken page by page as slots are needed, and never moves. Caches of one shape
-/// and type can [share](Self::share) pages whose slots are committed: who writes to one takes a
-/// copy. A new cache allocates nothing.
+/// and type can [share](Self::share) pages whose slots are committed: who writes to one that others
+/// have takes a copy. A new cache allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shape: CacheShape,
@@ -282,7 +280,7 @@ impl Cache {
     }
 
     /// Makes room for `rows` slots behind the committed ones. Copies the page that the first of
-    /// them lies in if that is shared.
+    /// them lies in if others have it.
     pub fn reserve(&mut self, rows: usize) {
         let needed = (self.len + rows).div_ceil(PAGE_SLOTS);
         let first = self.len / PAGE_SLOTS;
@@ -406,7 +404,7 @@ impl Cache {
     }
 
     /// The page of the slots from [`PAGE_SLOTS`] times `number` on, for [others](Self::adopt). It
-    /// is copied when this cache writes to it again.
+    /// is copied when this cache writes to it again while they have it.
     ///
     /// # Panics
     /// If one of its slots is not committed.
