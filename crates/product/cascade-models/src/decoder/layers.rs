@@ -1,5 +1,7 @@
 //! The layers of decoders of the LLaMA family.
 
+use std::sync::Arc;
+
 use cascade_core::Architecture;
 
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
@@ -12,14 +14,14 @@ use crate::Result;
 
 #[derive(Debug)]
 struct Decoder<B: Backend> {
-    embedding: B::Table,
+    embedding: Arc<B::Table>,
     rotary: B::Rotary,
     /// The identity rotation of NoPE layers, if there are any.
     unrotated: Option<B::Rotary>,
     activation: B::Activation,
     layers: Vec<Layer<B>>,
     norm: B::Norm,
-    head: B::Linear,
+    head: Arc<B::Linear>,
 }
 
 #[derive(Debug)]
@@ -70,10 +72,10 @@ impl<B: Backend> Layers<B> for Decoder<B> {
         forward.logits(&self.head, None);
     }
 
-    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
+    fn vocabulary(&self) -> Option<Vocabulary<B>> {
         Some(Vocabulary {
-            table: &self.embedding,
-            head: &self.head,
+            table: Arc::clone(&self.embedding),
+            head: Arc::clone(&self.head),
         })
     }
 }
@@ -112,13 +114,13 @@ impl Describe for DecoderConfig {
         let all_rotated = self.layers.iter().all(|layer| layer.rotated);
         let unrotated = (!all_rotated).then(|| unrotated(self.positions, self.heads.size));
         Ok(Box::new(Decoder {
-            embedding,
+            embedding: Arc::new(embedding),
             rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
             unrotated: unrotated.map(rotary).transpose()?,
             activation,
             layers,
             norm,
-            head,
+            head: Arc::new(head),
         }))
     }
 }
