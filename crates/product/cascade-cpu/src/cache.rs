@@ -159,7 +159,7 @@ impl Drop for Page {
 enum Held {
     /// Which this cache alone has, and may write.
     Own(Page),
-    /// Which others may have, too: while they do, all of its slots are committed.
+    /// Which others may have, too: while they do, it is copied before it is written.
     Shared(Arc<Page>),
 }
 
