@@ -713,7 +713,7 @@ mod tests {
                     let query: Vec<f32> = (0..heads).flat_map(of_row).copied().collect();
                     let count = count - rows + row + 1;
                     let bias = &bias[row * kv.count..][..count];
-                    let kv = KeysValues { count, ..kv };
+                    let kv = cache.keys_values(0, count);
                     let alone = attend(&query, heads, dim, kv, ScoreBias::Shared(bias));
                     assert_eq!(all, alone, "row {row}");
                 }
