@@ -272,9 +272,9 @@ pub(crate) trait Forward<B: Backend> {
 
 /// Where the tokens of a model enter and leave it.
 #[derive(Debug)]
-pub(crate) struct Vocabulary<B: Backend> {
-    pub(crate) table: Arc<B::Table>,
-    pub(crate) head: Arc<B::Linear>,
+pub(crate) struct Vocabulary<'a, B: Backend> {
+    pub(crate) table: &'a B::Table,
+    pub(crate) head: &'a B::Linear,
 }
 
 /// The layers of an architecture on a backend.
@@ -285,7 +285,7 @@ pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
 
     /// The embedding and the head that gives logits of the last hidden state alone; `None` for an
     /// architecture that does more between its last state and its logits, or has an encoder.
-    fn vocabulary(&self) -> Option<Vocabulary<B>> {
+    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
         None
     }
 
@@ -356,7 +356,7 @@ pub(crate) struct BackendNetwork<B: Backend> {
 
 impl<B: Backend> BackendNetwork<B> {
     /// The embedding and the head, for those that share them.
-    pub(crate) fn vocabulary(&self) -> Option<Vocabulary<B>> {
+    pub(crate) fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
         self.layers.vocabulary()
     }
 

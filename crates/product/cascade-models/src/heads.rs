@@ -35,7 +35,7 @@ use self::mtp::Mtp;
 use self::observed::Observed;
 use self::recurrent::{Recurrent, RecurrentNetwork};
 use crate::backend::cpu::{Cpu, CpuLoader};
-use crate::backend::{Backend, BackendNetwork, ModelInfo, Vocabulary};
+use crate::backend::{Backend, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
 use crate::session::max_nodes;
@@ -154,7 +154,7 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
                 layer,
                 cpu,
                 info,
-                vocabulary: vocabulary(&network, files.config.to_string())?,
+                target: network,
             }),
             Part::Heads(heads) => Arc::new(Medusa { heads, cpu }),
         },
@@ -162,19 +162,6 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
         bytes_per_forward,
         warnings,
         files,
-    })
-}
-
-/// What a head of a model shares with it.
-///
-/// # Errors
-/// [`Error::Head`] of `file` for a model that is not made so.
-fn vocabulary(model: &BackendNetwork<Cpu>, file: String) -> Result<Vocabulary<Cpu>> {
-    model.vocabulary().ok_or_else(|| Error::Head {
-        file,
-        problem: "there is more between the model's last state and its logits than a matrix"
-            .to_owned(),
-        cure: "take another model of the LLaMA family".to_owned(),
     })
 }
 

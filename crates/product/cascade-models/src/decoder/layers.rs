@@ -1,7 +1,5 @@
 //! The layers of decoders of the LLaMA family.
 
-use std::sync::Arc;
-
 use cascade_core::Architecture;
 
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
@@ -14,14 +12,14 @@ use crate::Result;
 
 #[derive(Debug)]
 struct Decoder<B: Backend> {
-    embedding: Arc<B::Table>,
+    embedding: B::Table,
     rotary: B::Rotary,
     /// The identity rotation of NoPE layers, if there are any.
     unrotated: Option<B::Rotary>,
     activation: B::Activation,
     layers: Vec<Layer<B>>,
     norm: B::Norm,
-    head: Arc<B::Linear>,
+    head: B::Linear,
 }
 
 #[derive(Debug)]
@@ -72,10 +70,10 @@ impl<B: Backend> Layers<B> for Decoder<B> {
         forward.logits(&self.head, None);
     }
 
-    fn vocabulary(&self) -> Option<Vocabulary<B>> {
+    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
         Some(Vocabulary {
-            table: Arc::clone(&self.embedding),
-            head: Arc::clone(&self.head),
+            table: &self.embedding,
+            head: &self.head,
         })
     }
 }
@@ -114,13 +112,13 @@ impl Describe for DecoderConfig {
         let all_rotated = self.layers.iter().all(|layer| layer.rotated);
         let unrotated = (!all_rotated).then(|| unrotated(self.positions, self.heads.size));
         Ok(Box::new(Decoder {
-            embedding: Arc::new(embedding),
+            embedding,
             rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
             unrotated: unrotated.map(rotary).transpose()?,
             activation,
             layers,
             norm,
-            head: Arc::new(head),
+            head,
         }))
     }
 }

@@ -2,7 +2,6 @@
 
 use cascade_core::Architecture;
 
-use super::vocabulary;
 use crate::backend::Vocabulary;
 use crate::{Error, Model, Result};
 
@@ -50,7 +49,10 @@ impl Model {
             let problem = "it computes elsewhere than on the CPU with our kernels";
             refused(problem, "give it `device: cpu`")
         })?;
-        let Vocabulary { table, head } = vocabulary(&network, "the target".to_owned())?;
+        let Vocabulary { table, head } = network.vocabulary().ok_or_else(|| {
+            let problem = "there is more between its last state and its logits than a matrix";
+            refused(problem, "take another model of the LLaMA family")
+        })?;
         let (size, vocab_size) = (info.size, info.vocab_size);
         let mut embedding = vec![0.0; vocab_size * size];
         for (token, row) in embedding.chunks_exact_mut(size).enumerate() {

@@ -11,7 +11,7 @@ use super::fed_rows::Rows;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
 use crate::backend::cpu::{Cpu, CpuForward, Map, Table};
-use crate::backend::{ModelInfo, Vocabulary};
+use crate::backend::{BackendNetwork, ModelInfo, Vocabulary};
 use crate::plan::Plan;
 
 /// A layer that feeds on what it gives: what kinds of such heads differ in.
@@ -41,8 +41,7 @@ pub(super) struct RecurrentNetwork {
     pub(super) layer: Box<dyn Recurrent>,
     pub(super) cpu: Cpu,
     pub(super) info: ModelInfo,
-    /// The target's.
-    pub(super) vocabulary: Vocabulary<Cpu>,
+    pub(super) target: Arc<BackendNetwork<Cpu>>,
 }
 
 /// The largest number of a state. A head that does not belong to its target may give states that
@@ -71,12 +70,18 @@ impl RecurrentNetwork {
 
     /// What the rows of `plan` give, whose tokens stand beside `states`.
     pub(super) fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
-        let table = &self.vocabulary.table;
+        let Vocabulary { table, .. } = self.vocabulary();
         let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
         let ends = self.cpu.run_fed(&self.info, plan, cache, &mut write);
         let mut given = self.layer.give(ends);
         forget_overflown(&mut given, self.size());
         given
+    }
+
+    /// Where the target's tokens enter and leave it.
+    fn vocabulary(&self) -> Vocabulary<'_, Cpu> {
+        let vocabulary = self.target.vocabulary();
+        vocabulary.expect("decoders have both, and others no heads")
     }
 }
 
@@ -132,7 +137,7 @@ impl RecurrentMemory {
         let states =
             answered.flat_map(|node| self.rows.given(network, node.map(|node| places[node])));
         let states: Vec<f32> = states.copied().collect();
-        let logits = network.layer.logits(&states, &network.vocabulary.head);
+        let logits = network.layer.logits(&states, network.vocabulary().head);
         (logits, verified + fed)
     }
 }
