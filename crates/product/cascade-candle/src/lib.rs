@@ -11,14 +11,16 @@ mod cache;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
+mod dtype;
 mod forward;
 mod weights;
 
 pub use cache::{Cache, CacheShape};
 pub use candle_core::Tensor;
 pub use device::{Device, Place};
+pub use dtype::DType;
 pub use forward::{Activation, Bias, Forward, HeadNorms, Heads};
-pub use weights::{BlockFormat, DType, Linear, Matrix, Norm, RelativeBias, Rotary};
+pub use weights::{BlockFormat, Linear, Matrix, Norm, RelativeBias, Rotary};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

@@ -4,12 +4,10 @@
 //! come from memory once, and are widened once if they are held in 16 bits.
 
 use cascade_core::exp::exp_clamped as exp;
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::cache::{Cache, Part, PAGE_SLOTS};
+use crate::cache::{KeysValues, Part, PAGE_SLOTS};
 use crate::kernels::Wide;
 use crate::{arch, side_by_side, threads, Isa};
 
@@ -26,77 +24,6 @@ const _: () = assert!(PAGE_SLOTS.is_multiple_of(KEYS));
 
 /// Queries that are compared with them at a time.
 const QUERIES: usize = 64;
-
-/// Keys or values, in one of the types that caches hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Elements<'a> {
-    /// As they were computed.
-    F32(&'a [f32]),
-    /// Rounded to bf16.
-    BF16(&'a [bf16]),
-    /// Rounded to f16.
-    F16(&'a [f16]),
-}
-
-impl<'a> Elements<'a> {
-    /// Some of them, where they lie or widened into `room`.
-    #[inline(always)]
-    pub(crate) fn some<'s>(self, start: usize, count: usize, room: &'s mut Vec<f32>) -> &'s [f32]
-    where
-        'a: 's,
-    {
-        match self {
-            Self::F32(all) => &all[start..start + count],
-            Self::BF16(all) => {
-                let widened = all[start..start + count].iter().map(
-                    #[inline(always)]
-                    |value| f32::from_bits(u32::from(value.to_bits()) << 16),
-                );
-                room.clear();
-                room.extend(widened);
-                room
-            }
-            Self::F16(all) => {
-                room.resize(count, 0.0);
-                all[start..start + count].convert_to_f32_slice(room);
-                room
-            }
-        }
-    }
-}
-
-/// Keys and values of the heads of one layer of a [`Cache`].
-#[derive(Clone, Copy, Debug)]
-pub struct KeysValues<'a> {
-    pub(crate) cache: &'a Cache,
-    pub(crate) layer: usize,
-    /// Keys of each head.
-    pub(crate) count: usize,
-}
-
-impl<'a> KeysValues<'a> {
-    /// Number of heads.
-    fn heads(&self) -> usize {
-        self.cache.shape().kv_heads
-    }
-
-    /// Keys or values of a head, `count` from number `first` on, which are no more than are read at
-    /// a time.
-    #[inline(always)]
-    fn some<'s>(
-        &self,
-        part: Part,
-        head: usize,
-        (first, count): (usize, usize),
-        room: &'s mut Vec<f32>,
-    ) -> &'s [f32]
-    where
-        'a: 's,
-    {
-        self.cache
-            .some((self.layer, part, head), first, count, room)
-    }
-}
 
 /// What is added to the scores of rows and keys; −∞ hides a key from a row.
 #[derive(Clone, Copy, Debug)]
@@ -708,7 +635,7 @@ impl<const Q: usize> Mix<'_, Q> {
 mod tests {
     use super::super::tests::{assert_close, random};
     use super::*;
-    use crate::{CacheShape, CacheType};
+    use crate::{Cache, CacheShape, CacheType};
 
     /// The same in f64, straight from the definition.
     fn exact(
@@ -786,7 +713,7 @@ mod tests {
                     let query: Vec<f32> = (0..heads).flat_map(of_row).copied().collect();
                     let count = count - rows + row + 1;
                     let bias = &bias[row * kv.count..][..count];
-                    let kv = KeysValues { count, ..kv };
+                    let kv = cache.keys_values(0, count);
                     let alone = attend(&query, heads, dim, kv, ScoreBias::Shared(bias));
                     assert_eq!(all, alone, "row {row}");
                 }

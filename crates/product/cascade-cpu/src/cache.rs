@@ -7,8 +7,6 @@ use std::sync::Arc;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::attention::{Elements, KeysValues};
-
 /// How keys and values are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheType {
@@ -138,6 +136,7 @@ impl Page {
             (Store::F16(here), Store::F16(there)) => {
                 here[to..to + size].copy_from_slice(&there[from..from + size]);
             }
+            // A cache makes pages of its own type, and `adopt` and `replace` want such pages.
             _ => unreachable!("pages of one cache hold one type"),
         }
     }
@@ -160,7 +159,7 @@ impl Drop for Page {
 enum Held {
     /// Which this cache alone has, and may write.
     Own(Page),
-    /// Which others may have, too. All of its slots are committed.
+    /// Which others may have, too: while they do, it is copied before it is written.
     Shared(Arc<Page>),
 }
 
@@ -174,12 +173,9 @@ impl Held {
 
     /// The page, to write: a copy, if others have it.
     fn own(&mut self) -> &mut Page {
-        if let Self::Shared(page) = self {
-            *self = Self::Own(Page::clone(page));
-        }
         match self {
             Self::Own(page) => page,
-            Self::Shared(_) => unreachable!("it was made an own one"),
+            Self::Shared(page) => Arc::make_mut(page),
         }
     }
 }
@@ -189,8 +185,8 @@ impl Held {
 ///
 /// They are read where they lie. Appending copies the new rows only, and rolling back is an
 /// integer. Memory is taken page by page as slots are needed, and never moves. Caches of one shape
-/// and type can [share](Self::share) pages whose slots are committed: who writes to one takes a
-/// copy. A new cache allocates nothing.
+/// and type can [share](Self::share) pages whose slots are committed: who writes to one that others
+/// have takes a copy. A new cache allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Cache {
     shape: CacheShape,
@@ -209,11 +205,25 @@ enum Store {
 }
 
 impl Store {
-    fn elements(&self) -> Elements<'_> {
+    /// Some of its elements, where they lie or widened into `room`.
+    #[inline(always)]
+    fn some<'s>(&'s self, start: usize, count: usize, room: &'s mut Vec<f32>) -> &'s [f32] {
         match self {
-            Self::F32(store) => Elements::F32(store),
-            Self::BF16(store) => Elements::BF16(store),
-            Self::F16(store) => Elements::F16(store),
+            Self::F32(all) => &all[start..start + count],
+            Self::BF16(all) => {
+                let widened = all[start..start + count].iter().map(
+                    #[inline(always)]
+                    |value| f32::from_bits(u32::from(value.to_bits()) << 16),
+                );
+                room.clear();
+                room.extend(widened);
+                room
+            }
+            Self::F16(all) => {
+                room.resize(count, 0.0);
+                all[start..start + count].convert_to_f32_slice(room);
+                room
+            }
         }
     }
 }
@@ -270,7 +280,7 @@ impl Cache {
     }
 
     /// Makes room for `rows` slots behind the committed ones. Copies the page that the first of
-    /// them lies in if that is shared.
+    /// them lies in if others have it.
     pub fn reserve(&mut self, rows: usize) {
         let needed = (self.len + rows).div_ceil(PAGE_SLOTS);
         let first = self.len / PAGE_SLOTS;
@@ -321,7 +331,7 @@ impl Cache {
     /// Elements of keys or values of a head in `count` slots from `first` on, which lie in one
     /// page: where they lie, or widened into `room`.
     #[inline(always)]
-    pub(crate) fn some<'s>(
+    fn some<'s>(
         &'s self,
         (layer, part, head): (usize, Part, usize),
         first: usize,
@@ -330,13 +340,7 @@ impl Cache {
     ) -> &'s [f32] {
         let page = self.pages[first / PAGE_SLOTS].page();
         let start = place(self.shape, layer, part, head, first);
-        page.store
-            .elements()
-            .some(start, count * self.shape.head_dim, room)
-    }
-
-    pub(crate) fn shape(&self) -> CacheShape {
-        self.shape
+        page.store.some(start, count * self.shape.head_dim, room)
     }
 
     /// Makes the `rows` slots behind the committed ones committed, after every layer has written
@@ -400,7 +404,7 @@ impl Cache {
     }
 
     /// The page of the slots from [`PAGE_SLOTS`] times `number` on, for [others](Self::adopt). It
-    /// is copied when this cache writes to it again.
+    /// is copied when this cache writes to it again while they have it.
     ///
     /// # Panics
     /// If one of its slots is not committed.
@@ -436,6 +440,39 @@ impl Cache {
         self.pages.truncate(self.len / PAGE_SLOTS);
         self.pages.push(Held::Shared(page));
         self.len += PAGE_SLOTS;
+    }
+}
+
+/// Keys and values of the heads of one layer of a [`Cache`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeysValues<'a> {
+    cache: &'a Cache,
+    layer: usize,
+    /// Keys of each head.
+    pub(crate) count: usize,
+}
+
+impl<'a> KeysValues<'a> {
+    /// Number of heads.
+    pub(crate) fn heads(&self) -> usize {
+        self.cache.shape.kv_heads
+    }
+
+    /// Keys or values of a head, `count` from number `first` on, which are no more than are read at
+    /// a time.
+    #[inline(always)]
+    pub(crate) fn some<'s>(
+        &self,
+        part: Part,
+        head: usize,
+        (first, count): (usize, usize),
+        room: &'s mut Vec<f32>,
+    ) -> &'s [f32]
+    where
+        'a: 's,
+    {
+        self.cache
+            .some((self.layer, part, head), first, count, room)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Products of a panel of weights with a block of rows: one file for each set of instructions.
+//! Products of a panel of weights with a block of rows: one file for each set of instructions, and
+//! `isa.rs`, which chooses among them.
 //!
 //! Each sum of a row and an output is made by itself, in one order, whatever else is computed
 //! beside it. [`scalar`] says which, and the others give the same bits, with two exceptions: bf16
@@ -14,16 +15,14 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(crate) mod scalar;
 
+pub use self::isa::{Isa, VARIABLE};
 use crate::activations::{Activations, Values, Q8, Q8K};
 use crate::format::{Format, WIDTH};
-use crate::isa::Isa;
-
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use amx::works as amx_works;
 
 /// Bytes before they are read that weights are prefetched into the second cache: four pages, since
 /// hardware prefetchers stop at the end of one.

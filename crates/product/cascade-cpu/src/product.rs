@@ -9,6 +9,7 @@ use crate::activations::{Activations, Kind};
 use crate::format::WIDTH;
 use crate::kernels::{multiply, Sums};
 use crate::pointwise::{gate, gate_row};
+use crate::rounding::round_rows;
 use crate::{threads, vectorized, Activation, Format, Isa, Packed};
 
 /// Bytes of weights that a thread takes at a time: few enough to stay in its cache while blocks of
@@ -169,7 +170,7 @@ impl<'a> Product<'a> {
             let made = activations.iter().any(|(other, _)| *other == kind);
             if !made && !input.is_empty() {
                 let most = isa.most_rows(part.format());
-                let made = Activations::new(isa, input, inputs, kind, most);
+                let made = round_rows(isa, input, inputs, kind, most);
                 activations.push((kind, made));
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{GrowArguments, KeepArguments};
 use crate::launch::{Kernel, Launch};
-use crate::{Address, Buffer, DType, Device, Result};
+use crate::{padded, Address, Buffer, DType, Device, Result};
 
 /// Sizes of a cache that do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +22,6 @@ impl CacheShape {
     /// For heads that are too large.
     pub fn bytes_per_slot(&self, dtype: DType) -> Result<usize> {
         Ok(2 * self.layers * self.kv_heads * padded(self.head_dim)? * dtype.bytes())
-    }
-}
-
-/// Elements that a head takes in memory: what attention has kernels for.
-///
-/// # Errors
-/// [`Error::Size`](crate::Error::Size) above 128, and for sizes that tiles of sixteen do not
-/// divide.
-pub fn padded(head_dim: usize) -> Result<usize> {
-    match head_dim {
-        16 | 32 => Ok(32),
-        48 | 64 => Ok(64),
-        80 | 96 | 112 | 128 => Ok(128),
-        _ => Err(crate::Error::Size {
-            what: "the size of a head".to_owned(),
-            size: head_dim,
-            needed: "a multiple of 16, and 128 at most",
-        }),
     }
 }
 

@@ -9,9 +9,9 @@ use crate::arguments::{
     NormHeadsArguments, StreamArguments, SLICE, SPLIT,
 };
 use crate::launch::{Kernel, Launch};
-use crate::runner::Workspace;
 use crate::weights::Order;
-use crate::{Address, Buffer, DType, Device, Linear, Norm, Result, Table};
+use crate::workspace::Workspace;
+use crate::{Address, Buffer, DType, Device, Heads, Linear, Norm, Result, Table};
 
 /// The nonlinearity of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +22,6 @@ pub enum Activation {
     Gelu,
     /// x / (1 + exp(-x))
     Silu,
-}
-
-/// Heads of an attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heads {
-    /// Heads of queries.
-    pub queries: usize,
-    /// Heads of keys and values.
-    pub kv: usize,
-    /// Elements of a head.
-    pub size: usize,
 }
 
 /// What is added to scores by the distance of a key from its query, for each head.

@@ -25,6 +25,7 @@ mod bandwidth;
 mod cache;
 mod device;
 mod driver;
+mod dtype;
 // The crate itself is of another build of this one, whose private parts unit tests cannot use.
 #[cfg(test)]
 #[allow(dead_code, unreachable_pub)]
@@ -34,21 +35,24 @@ mod emulator;
 mod emulator_tests;
 mod error;
 mod forward;
+mod heads;
 mod launch;
 mod runner;
 mod self_test;
 mod weights;
+mod workspace;
 
 pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
 pub use bandwidth::Bandwidth;
-pub use cache::{padded, Cache, CacheShape};
-pub use device::{Buffer, Device, Driver, Facts};
-pub use driver::Graph;
+pub use cache::{Cache, CacheShape};
+pub use device::{Buffer, Device};
+pub use driver::{Driver, Facts, Graph};
+pub use dtype::{DType, StorageDType, BLOCK, BLOCK_BYTES};
 pub use error::{Error, Result};
-pub use forward::{Activation, AttentionKind, Forward, Heads, QkvParts, RelativeBias, Rotary};
+pub use forward::{Activation, AttentionKind, Forward, QkvParts, RelativeBias, Rotary};
+pub use heads::{padded, Heads};
 pub use launch::{Launch, PTX_80, PTX_90};
-pub use runner::{Encoding, LaunchCost, Readout, Rows, Runner, WorkspaceSizes};
+pub use runner::{Encoding, LaunchCost, Readout, Rows, Runner};
 pub use self_test::KernelCheck;
-pub use weights::{
-    DType, Linear, Loader, Norm, StorageDType, Table, TensorSource, Weights, BLOCK, BLOCK_BYTES,
-};
+pub use weights::{Linear, Loader, Norm, Table, TensorSource, Weights};
+pub use workspace::WorkspaceSizes;

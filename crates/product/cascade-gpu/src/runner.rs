@@ -5,56 +5,11 @@ use std::mem::offset_of;
 
 use bytemuck::Zeroable;
 
-use crate::arguments::{
-    Answer, KeepArguments, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT,
-};
-use crate::cache::padded;
+use crate::arguments::{Answer, KeepArguments, Step, TopArguments, MAX_PICKS, MAX_ROWS, SPLIT};
 use crate::device::Program;
 use crate::launch::{Kernel, Launch};
-use crate::{Address, Buffer, Cache, DType, Device, Forward, Heads, Linear, Result};
-
-/// Sizes from which the workspace of a forward is allocated.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkspaceSizes {
-    /// Size of the residual stream.
-    pub stream: usize,
-    /// What norms add to the mean square.
-    pub epsilon: f64,
-    /// Most inputs of a linear map.
-    pub input: usize,
-    /// Most outputs of a linear map.
-    pub outputs: usize,
-    /// Most values that blocks which share a linear map leave for a row.
-    pub partials: usize,
-    /// Heads of attention, the same in all layers.
-    pub heads: Heads,
-    /// Columns of the logits.
-    pub vocabulary: usize,
-}
-
-impl WorkspaceSizes {
-    /// Sizes without room for any linear map yet.
-    pub fn new(stream: usize, epsilon: f64, heads: Heads, vocabulary: usize) -> Self {
-        Self {
-            stream,
-            epsilon,
-            input: 0,
-            outputs: 0,
-            partials: 0,
-            heads,
-            vocabulary,
-        }
-    }
-
-    /// Makes room for `linear`.
-    pub fn cover(&mut self, linear: &Linear) {
-        self.input = self.input.max(linear.inputs);
-        self.outputs = self.outputs.max(linear.outputs);
-        if linear.parts > 1 {
-            self.partials = self.partials.max(linear.outputs * linear.parts);
-        }
-    }
-}
+use crate::workspace::Workspace;
+use crate::{padded, Address, Buffer, Cache, DType, Device, Forward, Result, WorkspaceSizes};
 
 /// Input of one forward: [`MAX_ROWS`] rows at most.
 #[derive(Clone, Debug)]
@@ -96,32 +51,6 @@ pub struct Readout {
     pub improper: Option<usize>,
     /// Probabilities of the picks.
     pub picks: Vec<f32>,
-}
-
-/// Memory that forwards pass through.
-#[derive(Debug)]
-pub(crate) struct Workspace {
-    pub(crate) step: Buffer,
-    pub(crate) answer: Buffer,
-    pub(crate) stream: Buffer,
-    /// Norm of the stream, up to a factor for each row that follows from `squares`.
-    pub(crate) normed: Buffer,
-    pub(crate) squares: Buffer,
-    /// What attention gives.
-    pub(crate) attended: Buffer,
-    /// Inner layer of a feed-forward.
-    pub(crate) inner: Buffer,
-    pub(crate) partials: Buffer,
-    /// Counters of blocks that are done with something, all zero between kernels.
-    pub(crate) arrived: Buffer,
-    pub(crate) queries: Buffer,
-    /// What splits of the keys give, and their weights.
-    pub(crate) mixed: Buffer,
-    pub(crate) weights: Buffer,
-    pub(crate) logits: Buffer,
-    pub(crate) slices: Buffer,
-    /// Splits that there is room for.
-    splits: usize,
 }
 
 /// What a recorded forward was made for.
@@ -358,10 +287,7 @@ impl Runner {
             // Recorded forwards know the old addresses.
             self.programs.clear();
             let shape = (self.sizes.heads.queries, self.padded);
-            let (mixed, weights) = split_buffers(&self.device, shape, splits)?;
-            self.workspace.mixed = mixed;
-            self.workspace.weights = weights;
-            self.workspace.splits = splits;
+            self.workspace.widen(&self.device, shape, splits)?;
         }
         Ok(())
     }
@@ -467,7 +393,7 @@ impl Runner {
 
     /// Elements of `buffer` in f32.
     fn elements(&self, buffer: &Buffer, at: usize, count: usize) -> Result<Vec<f32>> {
-        self.dtype.read(buffer, at, count)
+        buffer.activations(self.dtype, at, count)
     }
 
     /// Prepares to encode `tokens`, all of which see each other in `scratch`, and whose keys and
@@ -524,47 +450,6 @@ impl Runner {
         let mut launches = forward.launches.iter();
         launches.try_for_each(|launch| self.device.launch(launch))
     }
-}
-
-impl Workspace {
-    fn new(device: &Device, dtype: DType, sizes: &WorkspaceSizes, splits: usize) -> Result<Self> {
-        let heads = sizes.heads.queries;
-        let padded = padded(sizes.heads.size)?;
-        let slices = sizes.vocabulary.div_ceil(SLICE);
-        let (mixed, weights) = split_buffers(device, (heads, padded), splits)?;
-        let rows = |bytes: usize| device.allocate(MAX_ROWS * bytes);
-        let counters = sizes.outputs.div_ceil(128).max(MAX_ROWS * heads);
-        Ok(Self {
-            step: device.allocate(size_of::<Step>())?,
-            answer: device.allocate(size_of::<Answer>())?,
-            stream: rows(sizes.stream * 4)?,
-            normed: rows(sizes.stream * dtype.bytes())?,
-            squares: rows(sizes.stream.div_ceil(16) * 4)?,
-            attended: rows(heads * sizes.heads.size * dtype.bytes())?,
-            inner: rows(sizes.input * dtype.bytes())?,
-            partials: rows(sizes.partials.max(2 * sizes.vocabulary) * 4)?,
-            arrived: device.zeroed(counters * 4)?,
-            // Heads are padded with zeros that nobody writes again.
-            queries: device.zeroed(MAX_ROWS * heads * padded * dtype.bytes())?,
-            mixed,
-            weights,
-            logits: rows(sizes.vocabulary * 4)?,
-            slices: rows(slices * size_of::<Slice>())?,
-            splits,
-        })
-    }
-}
-
-fn split_buffers(
-    device: &Device,
-    (heads, padded): (usize, usize),
-    splits: usize,
-) -> Result<(Buffer, Buffer)> {
-    let rows = splits * MAX_ROWS * heads;
-    Ok((
-        device.allocate(rows * padded * 4)?,
-        device.allocate(rows * 2 * 4)?,
-    ))
 }
 
 fn step(rows: &Rows<'_>, cache: &Cache, source: Option<&Cache>) -> Step {

@@ -11,11 +11,10 @@ use half::f16;
 
 use crate::arguments::{CopyArguments, FillArguments};
 use crate::launch::{Kernel, Launch};
-use crate::weights::BLOCK;
 use crate::{
     padded, AttentionKind, Buffer, Cache, CacheShape, DType, Device, Error, Forward, Heads, Linear,
     Loader, Norm, QkvParts, Result, Rotary, Rows, Runner, StorageDType, Table, TensorSource,
-    Weights, WorkspaceSizes,
+    Weights, WorkspaceSizes, BLOCK,
 };
 
 /// Inputs of linear maps: in two parts.
@@ -444,7 +443,7 @@ impl Attention {
     }
 
     fn read(&self, buffer: &Buffer, count: usize) -> Result<Vec<f32>> {
-        self.dtype.read(buffer, 0, count)
+        buffer.activations(self.dtype, 0, count)
     }
 
     /// What attention should make of queries, keys and values.

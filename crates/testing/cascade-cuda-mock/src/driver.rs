@@ -10,25 +10,12 @@ use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine};
 use cudarc::driver::sys::CUresult;
 use rustc_hash::FxHashMap;
 
+use crate::handle::Handle;
 use crate::stream::{Node, Recording, Stream, Work};
 
 type Result<T> = std::result::Result<T, CUresult>;
 
 const MEMORY: usize = 1 << 30;
-
-/// Stands for an object of the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Handle(usize);
-
-impl Handle {
-    pub(crate) fn of<T>(pointer: *mut T) -> Self {
-        Self(pointer as usize)
-    }
-
-    pub(crate) fn pointer<T>(self) -> *mut T {
-        self.0 as *mut T
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Device {

@@ -21,6 +21,7 @@
 #![allow(non_snake_case)]
 
 mod driver;
+mod handle;
 #[cfg(unix)]
 mod install;
 mod stream;
@@ -37,7 +38,8 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::sys::{CUlaunchAttributeID, CUresult as Answer};
 
-use driver::{answer, Driver, Handle};
+use driver::{answer, Driver};
+use handle::Handle;
 use stream::{Node, Work};
 
 type Result<T> = std::result::Result<T, CUresult>;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::Handle;
+use crate::handle::Handle;
 
 /// A launch.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::instruction::{Longs, Mask, Words, WARP};
+use crate::lanes::{Longs, Mask, Words, WARP};
 
 pub(crate) type Unary = fn(&Words) -> Words;
 pub(crate) type Binary = fn(&Words, &Words) -> Words;

@@ -1,6 +1,7 @@
 //! Counters of what kernels do: what a profiler reports of a GPU, without time.
 
-use crate::instruction::{Mask, Space, WARP};
+use crate::instruction::Space;
+use crate::lanes::{Mask, WARP};
 
 /// What the launches of a kernel did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

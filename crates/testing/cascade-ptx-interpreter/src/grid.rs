@@ -5,11 +5,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::block::Block;
-use crate::counts::Counts;
-use crate::error::{FaultSite, KernelFault};
-use crate::history::History;
-use crate::instruction::{Kernel, WARP};
-use crate::memory::{At, Memory};
+use crate::error::FaultSite;
+use crate::lanes::WARP;
+use crate::launch::ActiveLaunch;
 use crate::warp::{State, Warp};
 
 /// The order in which blocks and warps run. No result may depend on it.
@@ -30,33 +28,6 @@ pub enum ExecutionOrder {
 const TOGETHER: usize = 4;
 /// The most instructions of a turn, in random order.
 const TURN: usize = 64;
-
-/// A launch that runs.
-pub(crate) struct ActiveLaunch<'a> {
-    pub(crate) kernel: &'a Kernel,
-    pub(crate) grid: [u32; 3],
-    pub(crate) threads: u32,
-    pub(crate) parameters: &'a [u8],
-    pub(crate) overlaps: bool,
-    pub(crate) memory: &'a mut Memory,
-    pub(crate) history: &'a mut History,
-    /// Counters, if there are any.
-    pub(crate) counts: Option<&'a mut Counts>,
-    /// Whether asynchronous copies happen when they are waited for, not at once.
-    pub(crate) late: bool,
-}
-
-impl ActiveLaunch<'_> {
-    pub(crate) fn parameter(&self, at: At) -> Result<&[u8], KernelFault> {
-        let start = at.address as usize;
-        let bytes = self.parameters.get(start..start.saturating_add(at.bytes));
-        bytes.ok_or(KernelFault::Outside {
-            space: "parameters",
-            address: at.address,
-            bytes: at.bytes,
-        })
-    }
-}
 
 /// A block and its warps.
 struct Resident {

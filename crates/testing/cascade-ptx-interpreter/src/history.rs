@@ -10,7 +10,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::error::KernelFault;
-use crate::instruction::WARP;
+use crate::lanes::WARP;
 
 /// A thread between two barriers of a launch. Later stamps are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

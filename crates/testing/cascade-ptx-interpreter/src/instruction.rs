@@ -6,15 +6,6 @@ use crate::arithmetic::{
     Binary, LongBinary, LongShift, Narrowing, Relation, Ternary, Unary, WideProduct, Widening,
 };
 
-/// Lanes of a warp.
-pub(crate) const WARP: usize = 32;
-
-/// A register of 32 bits in all lanes, or of 64.
-pub(crate) type Words = [u32; WARP];
-pub(crate) type Longs = [u64; WARP];
-/// A set of lanes of a warp; a predicate in all lanes.
-pub(crate) type Mask = u32;
-
 /// A register's index among those of its size.
 pub(crate) type Slot = u16;
 

@@ -35,6 +35,8 @@ mod error;
 mod grid;
 mod history;
 mod instruction;
+mod lanes;
+mod launch;
 mod machine;
 mod memory;
 mod read;

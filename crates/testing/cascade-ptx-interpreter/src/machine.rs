@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::counts::Counts;
 use crate::error::{FaultSite, KernelFault, ReadError};
-use crate::grid::{self, ActiveLaunch, ExecutionOrder};
+use crate::grid::{self, ExecutionOrder};
 use crate::history::History;
 use crate::instruction::{Kernel, Module};
+use crate::launch::ActiveLaunch;
 use crate::memory::Memory;
 use crate::read;
 use crate::warp::Warp;

@@ -2,10 +2,9 @@
 
 use crate::arithmetic::Relation;
 use crate::block::Block;
-use crate::grid::ActiveLaunch;
-use crate::instruction::{
-    Address, Compute, Kernel, Logic, Longs, Mask, Register, Slot, Type, Words, WARP,
-};
+use crate::instruction::{Address, Compute, Kernel, Logic, Register, Slot, Type};
+use crate::lanes::{Longs, Mask, Words, WARP};
+use crate::launch::ActiveLaunch;
 
 /// Registers of all lanes: of 32 bits, of 64, and predicates.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use half::f16;
 
-use crate::instruction::{Half, WARP};
+use crate::instruction::Half;
+use crate::lanes::WARP;
 
 type Lanes = [u32; WARP];
 

@@ -7,9 +7,10 @@ mod flight;
 
 use crate::block::Block;
 use crate::error::KernelFault;
-use crate::grid::ActiveLaunch;
 use crate::history::Stamp;
-use crate::instruction::{Instruction, Kernel, Mask, Operation, WARP};
+use crate::instruction::{Instruction, Kernel, Operation};
+use crate::lanes::{Mask, WARP};
+use crate::launch::ActiveLaunch;
 use crate::registers::Registers;
 use copies::CopyQueue;
 use flight::Flight;

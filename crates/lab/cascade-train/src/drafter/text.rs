@@ -83,15 +83,7 @@ impl DrafterTexts {
             let path = folder.join(format!("states-{number:05}.safetensors"));
             let fingerprint = fingerprint(&of_target, piece)?;
             all.update(&fingerprint);
-            let states = match read(&path, &fingerprint)? {
-                Some(states) => states,
-                None => {
-                    let states = piece.iter().map(|said| said.states(target));
-                    let states = Tensor::cat(&states.collect::<Result<Vec<_>>>()?, 0)?;
-                    write(&path, piece, &states, &fingerprint)?;
-                    states
-                }
-            };
+            let states = states_in(&path, piece, target, &fingerprint)?;
             numbers += states.elem_count();
             if numbers > MOST_NUMBERS {
                 let outputs = texts.len();
@@ -172,6 +164,22 @@ fn fingerprint(of_target: &Tensor, piece: &[Said]) -> Result<String> {
         tokens.for_each(|token| hash.update(token.to_le_bytes()));
     }
     Ok(digits(hash))
+}
+
+/// The states of the texts of a file, which is written if it is not there.
+fn states_in(
+    path: &Path,
+    piece: &[Said],
+    target: &mut dyn Scorer,
+    fingerprint: &str,
+) -> Result<Tensor> {
+    if let Some(states) = read(path, fingerprint)? {
+        return Ok(states);
+    }
+    let states = piece.iter().map(|said| said.states(target));
+    let states = Tensor::cat(&states.collect::<Result<Vec<_>>>()?, 0)?;
+    write(path, piece, &states, fingerprint)?;
+    Ok(states)
 }
 
 /// The texts of a file, each with its part of the states.

@@ -86,9 +86,6 @@ impl HeadPass {
         let mut part = |records: Vec<(usize, &Record)>, mix: Option<f64>| {
             let mut outputs = Vec::with_capacity(records.len());
             for (number, record) in records {
-                if matches!(teacher, Teacher::Probabilities(_)) {
-                    check_probabilities(record)?;
-                }
                 let mut reading = Reading::new(self.seed, number, drafter, &mut teacher);
                 let output = reading.output(record, mix)?;
                 step();
@@ -152,6 +149,9 @@ impl<'a, 'b> Reading<'a, 'b> {
     }
 
     fn output(&mut self, record: &Record, mix: Option<f64>) -> Result<HeadOutput> {
+        if let Teacher::Probabilities(_) = self.teacher {
+            check_probabilities(record)?;
+        }
         let prompt = record.prompt();
         self.drafter.set_source(&prompt.source)?;
         if let Teacher::Target(target, _) = self.teacher {
@@ -200,15 +200,7 @@ impl<'a, 'b> Reading<'a, 'b> {
                     for row in 0..tokens.len() {
                         let q = distribution(&own, row, sampling)?;
                         let p = distribution(&other, row, sampling)?;
-                        let likely = |token: TokenId| p.vocab_size() > token as usize;
-                        let p = |token| {
-                            if likely(token) {
-                                p.probability(token)
-                            } else {
-                                0.0
-                            }
-                        };
-                        said.push(drawn(&mut self.random, &q, p));
+                        said.push(drawn(&mut self.random, &q, |token| probability(&p, token)));
                     }
                 }
             }
@@ -303,6 +295,14 @@ impl<'a, 'b> Reading<'a, 'b> {
 fn distribution(scores: &Scores, row: usize, sampling: &Sampling) -> Result<Distribution> {
     let logits = scores.logits.as_ref().ok_or(Error::NoHidden)?;
     Ok(sampling.distribution(logits.row(row))?)
+}
+
+/// The probability of a token; 0 for one that the target does not know.
+fn probability(p: &Distribution, token: TokenId) -> f64 {
+    match p.vocab_size() > token as usize {
+        true => p.probability(token),
+        false => 0.0,
+    }
 }
 
 /// A token of q, and the probability min(1, p/q) that it is accepted.

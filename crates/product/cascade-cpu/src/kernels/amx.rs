@@ -29,7 +29,7 @@ const FEW: usize = 4;
 
 /// Whether the CPU has tiles, Linux lets this process use them, and they compute what they
 /// should: found out once.
-pub(crate) fn works() -> bool {
+pub(super) fn works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| has_tiles() && may_use_tiles() && are_right())
 }

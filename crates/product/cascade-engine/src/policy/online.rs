@@ -368,7 +368,7 @@ impl OnlineSchedule {
         self.reviewers = (0..self.roles.len()).map(reviewer).collect();
         for drafter in 1..self.roles.len() {
             let expected = self.expected_rate(drafter);
-            self.reviewers[drafter].prices.rate.expect(expected);
+            self.reviewers[drafter].prices.rate.begin_with(expected);
         }
         self.reviewers.iter_mut().for_each(ReviewerState::refresh);
     }

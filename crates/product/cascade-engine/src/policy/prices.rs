@@ -120,7 +120,7 @@ impl Rate {
     }
 
     /// Begins with another gain.
-    pub(super) fn expect(&mut self, gain: f64) {
+    pub(super) fn begin_with(&mut self, gain: f64) {
         self.tokens *= gain;
     }
 

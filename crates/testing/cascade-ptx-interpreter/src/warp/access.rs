@@ -4,9 +4,10 @@ use super::{lanes, Warp};
 use crate::block::Block;
 use crate::counts::{AccessKind, Addresses};
 use crate::error::KernelFault;
-use crate::grid::ActiveLaunch;
 use crate::history::Accessor;
-use crate::instruction::{Access, Address, AtomicAdd, Mask, Register, Space};
+use crate::instruction::{Access, Address, AtomicAdd, Register, Space};
+use crate::lanes::Mask;
+use crate::launch::ActiveLaunch;
 use crate::memory::At;
 
 impl Warp {

@@ -4,8 +4,9 @@ use super::{lanes, Warp};
 use crate::block::Block;
 use crate::counts::AccessKind;
 use crate::error::KernelFault;
-use crate::grid::ActiveLaunch;
-use crate::instruction::{CopyAsync, Mask, WARP};
+use crate::instruction::CopyAsync;
+use crate::lanes::{Mask, WARP};
+use crate::launch::ActiveLaunch;
 use crate::memory::At;
 
 /// Copies of a warp that are under way.

@@ -3,8 +3,9 @@
 use super::{lanes, State, Warp};
 use crate::block::Block;
 use crate::error::KernelFault;
-use crate::grid::ActiveLaunch;
-use crate::instruction::{Mask, Operation, Shuffle, Tiles, WARP};
+use crate::instruction::{Operation, Shuffle, Tiles};
+use crate::lanes::{Mask, WARP};
+use crate::launch::ActiveLaunch;
 use crate::tile;
 
 impl Warp {

@@ -72,7 +72,7 @@ impl Isa {
                 Self::Avx512.is_available() && is_x86_feature_detected!("avx512bf16")
             }
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Self::Amx => Self::Avx512Bf16.is_available() && crate::kernels::amx_works(),
+            Self::Amx => Self::Avx512Bf16.is_available() && super::amx::works(),
             #[allow(unreachable_patterns)]
             _ => false,
         }
