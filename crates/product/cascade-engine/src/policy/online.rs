@@ -86,6 +86,11 @@ pub struct AssumedCosts {
 }
 
 impl AssumedCosts {
+    /// Whether it is known what rows of the target cost.
+    fn is_known(&self) -> bool {
+        self.fixed || self.measured.first().is_some_and(Option::is_some)
+    }
+
     fn of_level(&self, level: usize) -> RowCosts {
         match self.measured.get(level).and_then(Option::as_ref) {
             Some(times) => RowCosts::known(times),
@@ -346,11 +351,17 @@ impl OnlineSchedule {
     fn begin(&mut self, untimed: bool) {
         self.pending = Pending::default();
         self.learners = vec![Learner::default(); self.roles.len()];
+        // Where costs of rows are not learned, there is nothing to wait for.
+        let longest = match untimed || self.assumed.is_known() {
+            true => LONGEST,
+            false => FIRST,
+        };
         let drafters = self.roles.iter().map(|role| {
-            DrafterState::new(match role {
+            let prior = match role {
                 Role::Statistical => STATISTICAL_PRIOR,
                 _ => NEURAL_PRIOR,
-            })
+            };
+            DrafterState::new(prior, longest)
         });
         let drafters: Vec<_> = drafters.collect();
         let reviewer = |level| ReviewerState {
@@ -807,14 +818,14 @@ impl Default for OnlineSchedule {
 }
 
 impl DrafterState {
-    fn new(prior: f32) -> Self {
+    fn new(prior: f32, longest: usize) -> Self {
         Self {
             stated: Acceptance::new(prior),
             next: Acceptance::new(NEURAL_PRIOR),
             // As if every branch had paid.
             beside: (8.0, 8.0),
             ask: FIRST,
-            longest: FIRST,
+            longest,
             asking: Asking::new(),
             rests_until: 0,
         }
