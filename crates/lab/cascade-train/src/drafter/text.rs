@@ -48,8 +48,8 @@ pub struct DrafterTexts {
 
 impl DrafterTexts {
     /// Reads the outputs of `target` with two tokens or more, each in one pass, and keeps its last
-    /// hidden states in files of `folder`: what is there is not computed again. `start` is the token
-    /// that a decoder beside an encoder begins with. `step` is called after each output.
+    /// hidden states in files of `folder`: what is there is not computed again. `start` is the
+    /// token that a decoder beside an encoder begins with. `step` is called after each output.
     ///
     /// A text that is longer than the target's context ends where that is full. `seed` is of the
     /// split.

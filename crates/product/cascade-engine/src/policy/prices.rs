@@ -16,7 +16,7 @@ const CHECKS_APART: u64 = 16;
 const CHECKS: u64 = 5;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
-/// Depths of drafts that are told apart; all beyond are as the last.
+/// Depths of drafts that are distinguished; all beyond count as the last.
 const DEPTHS: usize = 8;
 
 /// What forwards of one model cost and earn, known to all texts that share them: the price of a

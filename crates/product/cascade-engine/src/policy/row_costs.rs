@@ -34,7 +34,8 @@ const LEAST: f64 = 0.5;
 /// what measurements elsewhere make of it.
 const RETURN: f64 = 0.001;
 const PATIENCE: u32 = 256;
-/// How far rows are from both knots beside them, as a share of the way between, if they measure both.
+/// How far rows are from both knots beside them, as a share of the way between, if they measure
+/// both.
 const BETWEEN: f64 = 0.1;
 
 /// Forwards in a row that are all faster or all slower than expected by this much, as a logarithm,

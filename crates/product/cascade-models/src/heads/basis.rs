@@ -33,8 +33,8 @@ impl Model {
     /// embedding's memory.
     ///
     /// # Errors
-    /// [`Error::Head`] for a model that heads cannot read, since it does not compute on the CPU with
-    /// our kernels.
+    /// [`Error::Head`] for a model that heads cannot read, since it does not compute on the CPU
+    /// with our kernels.
     pub fn head_basis(&self) -> Result<HeadBasis> {
         let info = self.network().info();
         let network = self.on_cpu().ok_or_else(|| Error::Head {

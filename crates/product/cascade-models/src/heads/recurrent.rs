@@ -31,7 +31,8 @@ pub(super) trait Recurrent: Debug + Send + Sync {
         states
     }
 
-    /// Logits over the target's vocabulary of what rows gave. `shared` has the target's output head.
+    /// Logits over the target's vocabulary of what rows gave. `shared` has the target's output
+    /// head.
     fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32>;
 }
 
