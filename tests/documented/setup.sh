@@ -95,6 +95,7 @@ printf 'target: { model: lmsys/vicuna-7b-v1.3 }\ndrafters: [{ head: ./vicuna-hea
 # The head is trained by an earlier line of the page.
 printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ head: ./my-eagle }]\nprompt: problem\n' > demo-head.yaml
 printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ max_gram_tree: {} }]\nprompt: problem\n' > demo-tree.yaml
+printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ model: embedded:demo-llama-base }]\nprompt: problem\n' > demo-base.yaml
 
 # Recordings.
 quietly cascade trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl
