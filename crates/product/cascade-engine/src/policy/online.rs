@@ -440,8 +440,14 @@ impl OnlineSchedule {
     /// What a token of a neural drafter at this depth costs, in forwards of the reviewer, its row
     /// not included. Levels below may give it several tokens in a forward.
     fn token_cost(&self, reviewer: usize, drafter: usize, depth: usize) -> f64 {
+        self.token_costs(reviewer, drafter)(depth)
+    }
+
+    /// The same by depth.
+    fn token_costs(&self, reviewer: usize, drafter: usize) -> impl Fn(usize) -> f64 + '_ {
         let rate = self.reviewers[drafter].gain();
-        self.forward_at(drafter, depth) / rate / self.forward(reviewer)
+        let unit = rate * self.forward(reviewer);
+        move |depth| self.forward_at(drafter, depth) / unit
     }
 
     /// Expected tokens less their price, of the best length of a neural drafter that goes on after
@@ -449,11 +455,12 @@ impl OnlineSchedule {
     fn balance(&self, reviewer: usize, drafter: usize, survival: f64, depth: usize) -> f64 {
         let state = &self.reviewers[reviewer];
         let acceptance = &state.drafters[drafter].next;
+        let token = self.token_costs(reviewer, drafter);
         let rate = state.gain();
         let (mut survival, mut balance, mut best) = (survival, 0.0, f64::NEG_INFINITY);
         for ahead in 0..HORIZON {
             survival *= acceptance.estimate(None, depth + ahead);
-            let token = self.token_cost(reviewer, drafter, depth + ahead);
+            let token = token(depth + ahead);
             balance += survival - rate * (token + state.one_more(depth + ahead + 1));
             best = best.max(balance);
         }

@@ -63,6 +63,12 @@ impl HeadSession {
         }
     }
 
+    /// How tall a tree may be behind what the decoder reads of a context.
+    fn reach_behind(&self, text: &[TokenId]) -> Option<usize> {
+        let known = Some(self.observed.of(text)).filter(|&known| known > 0)?;
+        self.head.network.reach(text.len() - known - 1)
+    }
+
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
         if context.is_empty() {
             return Err(Error::EmptyContext);
@@ -121,16 +127,14 @@ impl Scorer for HeadSession {
     }
 
     fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        let text = self.text(context);
-        let known = Some(self.observed.of(&text)).filter(|&known| known > 0)?;
-        self.head.network.reach(text.len() - known - 1)
+        self.reach_behind(&self.text(context))
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let text = self.text(context);
         self.check(&text, tree, want)?;
         if self
-            .reach(context)
+            .reach_behind(&text)
             .is_none_or(|reach| tree.height() > reach)
         {
             return Err(Error::BeyondReach {
