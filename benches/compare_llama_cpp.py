@@ -3,11 +3,14 @@
 
     cargo build --release -p cascade-cli
     python benches/compare_llama_cpp.py --shape tinyllama-1.1b --types q8_0 q4_0 bf16
+    python benches/compare_llama_cpp.py --shape tinyllama-1.1b --types q8_0 --texts         # a row of each of so many texts
+    python benches/compare_llama_cpp.py --shape llama-3.2-1b --types q8_0 --contexts 256 2048 8192 --rows 1 8 16 --cache f16
 
 Needs `pip install gguf llama-cpp-python torch transformers`. Weights are random: a GGUF file of the shape is written once for
-each type, and read by this project (as it is stored) and by llama.cpp; transformers takes bf16 and f32 alone. Each contestant is
-a process of its own; they take turns in each round, and medians over all rounds are compared. Times are milliseconds of a
-forward with so many rows behind a context of --context tokens, logits of all rows included.
+each type, and read by this project (as it is stored) and by llama.cpp; transformers takes bf16 and f32 alone, and no --texts.
+Each contestant is a process of its own; they take turns in each round, and medians over all rounds are compared. Times are
+milliseconds of a forward with so many rows behind a context, logits of all rows included. Keys and values are f16 in llama.cpp,
+and what --cache says in this project. Below them, how many times one row that is, and how many times ours the others take.
 """
 
 import argparse
@@ -28,29 +31,45 @@ SHAPES = ROOT / "crates/product/cascade-models/src/shapes.json"
 def main():
     args = arguments()
     if args.contestant:
-        forwards = {"llama.cpp": llama_cpp, "transformers": transformers}[args.contestant](args)
+        args.context = args.contexts[0]
+        contestants = {"llama.cpp": llama_cpp_texts if args.texts else llama_cpp, "transformers": transformers}
+        forwards = contestants[args.contestant](args)
         print(json.dumps({rows: measure(forwards, rows, args.repeats) for rows in args.rows}))
         return
     shape = json.loads(SHAPES.read_text())[args.shape]
-    print(f"{args.shape}, context {args.context}, {args.threads} threads; medians of {args.rounds} × {args.repeats}, ms")
-    print(f"{'':22}" + "".join(f"{rows:>9}" for rows in args.rows))
+    rows_of = "a row of each of so many texts" if args.texts else "so many rows of a text"
+    print(f"{args.shape}, {args.threads} threads, {rows_of}; medians of {args.rounds} × {args.repeats}, ms")
+    print(f"{'':28}" + "".join(f"{rows:>9}" for rows in args.rows))
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         for kind in args.types:
             file = Path(folder) / f"{kind}.gguf"
             write_gguf(file, shape, kind)
-            for name, times in compare(args, file, kind).items():
-                print(f"{kind + ' ' + name:22}" + "".join(f"{1e3 * times[rows]:9.1f}" for rows in args.rows), flush=True)
+            for args.context in args.contexts:
+                show(args, kind, compare(args, file, kind))
             file.unlink()
 
 
+def show(args, kind, found):
+    own = found["cascade"]
+    for name, times in found.items():
+        def line(title, value):
+            print(f"{title:28}" + "".join(f"{value(times[rows], rows):>9}" for rows in args.rows), flush=True)
+        line(f"{kind}, {args.context}: {name}", lambda time, _: f"{1e3 * time:.1f}")
+        if args.rows[0] == 1:
+            line("  × one row", lambda time, _: f"{time / times[1]:.2f}")
+        if times is not own:
+            line("  × cascade", lambda time, rows: f"{time / own[rows]:.2f}")
+
+
 def compare(args, file, kind):
-    own = [args.binary, "bench", "model", str(file), "--dtype", "stored", "--json", "--contexts", str(args.context),
-           "--repeats", str(args.repeats), "--rows", ",".join(map(str, args.rows))]
-    other = [sys.executable, __file__, "--shape", args.shape, "--file", str(file), "--context", str(args.context),
+    own = [args.binary, "bench", "model", str(file), "--dtype", "stored", "--cache-dtype", args.cache, "--json",
+           "--contexts", str(args.context), "--repeats", str(args.repeats), "--rows", ",".join(map(str, args.rows)),
+           *(["--texts"] if args.texts else [])]
+    other = [sys.executable, __file__, "--shape", args.shape, "--file", str(file), "--contexts", str(args.context),
              "--threads", str(args.threads), "--repeats", str(args.repeats), "--kind", kind,
-             "--rows", *map(str, args.rows), "--contestant"]
+             *(["--texts"] if args.texts else []), "--rows", *map(str, args.rows), "--contestant"]
     commands = {"cascade": own, "llama.cpp": [*other, "llama.cpp"]}
-    if kind in ("bf16", "f32"):
+    if kind in ("bf16", "f32") and not args.texts:
         commands["transformers"] = [*other, "transformers"]
     found = {name: {rows: [] for rows in args.rows} for name in commands}
     for _ in range(args.rounds):
@@ -85,6 +104,42 @@ def llama_cpp(args):
         model.n_tokens = args.context
         model._ctx.kv_cache_seq_rm(-1, args.context, -1)
         model.eval([7] * rows)
+    return forward
+
+
+def llama_cpp_texts(args):
+    """One token of each of so many sequences in one call, all behind the same context, which each has for itself."""
+    import llama_cpp as c
+    texts, context = max(args.rows), args.context
+    c.llama_backend_init()
+    model = c.llama_model_load_from_file(str(args.file).encode(), c.llama_model_default_params())
+    settings = c.llama_context_default_params()
+    # Sequences have the same room each.
+    settings.n_seq_max, settings.n_ctx = texts, texts * (-(-(context + 1) // 256) * 256)
+    settings.n_batch = settings.n_ubatch = 512
+    settings.n_threads = settings.n_threads_batch = args.threads
+    engine = c.llama_init_from_model(model, settings)
+    memory = c.llama_get_memory(engine)
+    batch = c.llama_batch_init(512, 0, 1)
+
+    def decode(tokens):
+        batch.n_tokens = len(tokens)
+        for i, (token, position, sequence, logits) in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
+            batch.seq_id[i][0], batch.logits[i] = sequence, logits
+        if c.llama_decode(engine, batch) != 0:
+            sys.exit("llama.cpp could not decode")
+
+    for start in range(0, context, 512):
+        decode([(5, position, 0, False) for position in range(start, min(start + 512, context))])
+    for text in range(1, texts):
+        c.llama_memory_seq_cp(memory, 0, text, 0, context)
+
+    def forward(rows):
+        for text in range(texts):
+            c.llama_memory_seq_rm(memory, text, context, -1)
+        decode([(7 + text, context, text, True) for text in range(rows)])
+        c.llama_synchronize(engine)
     return forward
 
 
@@ -178,7 +233,9 @@ def arguments():
     parser.add_argument("--shape", default="tinyllama-1.1b")
     parser.add_argument("--types", nargs="+", default=["bf16", "q8_0", "q4_0"])
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32])
-    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--contexts", nargs="+", type=int, default=[256])
+    parser.add_argument("--cache", default="f32", help="data type of keys and values of this project")
+    parser.add_argument("--texts", action="store_true", help="a row of each of so many texts, in place of rows of one")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=3)

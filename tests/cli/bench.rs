@@ -42,6 +42,28 @@ impl Statistical {
     }
 }
 
+#[test]
+fn rows_of_several_texts_are_timed_in_one_forward() {
+    for model in ["embedded:demo-llama-base", "embedded:demo-t5-small"] {
+        let sizes = ["--rows", "1,4", "--contexts", "16,40", "--repeats", "2"];
+        let command = [&["bench", "model", model, "--json"][..], &sizes].concat();
+        let one = object(&command);
+        let several = object(&[&command[..], &["--texts"]].concat());
+        assert_eq!([&one["texts"], &several["texts"]], [false, true]);
+        let bytes = |of: &Value, at: usize| of["forwards"][at]["bytes_read"].as_u64().unwrap();
+        assert_eq!(several["forwards"].as_array().unwrap().len(), 4);
+        // With rows 1 and 4: each text reads the keys and values of its own context.
+        let weights = one["bytes_per_forward"].as_u64().unwrap();
+        let cache = bytes(&one, 0) - weights;
+        assert_eq!(bytes(&several, 0), weights + cache);
+        assert_eq!(bytes(&several, 1), weights + 4 * cache);
+        assert!(bytes(&several, 3) > bytes(&several, 1));
+    }
+    let too_many = "bench model embedded:demo-t5-small --texts --rows 4096 --contexts 128";
+    let message = error(&too_many.split(' ').collect::<Vec<_>>());
+    assert!(message.contains("texts times positions"), "{message}");
+}
+
 /// What benches/compare_logits.py reads, with the same weights on every device.
 #[test]
 fn logits_of_two_engines_are_those_of_the_same_weights() {

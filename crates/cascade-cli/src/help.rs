@@ -76,6 +76,7 @@ const EXAMPLES: [(&str, &[&str]); 48] = [
         &[
             "cascade bench model google/flan-t5-base",
             "cascade bench model ./model --save costs.json",
+            "cascade bench model ./model --texts --rows 1,4,16 --contexts 256",
         ],
     ),
     (

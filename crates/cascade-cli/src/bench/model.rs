@@ -82,6 +82,11 @@ pub(crate) struct ModelArgs {
     #[arg(long)]
     tree: bool,
 
+    /// Time a row of each of so many texts in one forward, as texts that are generated at a time
+    /// share it, instead of rows of one text.
+    #[arg(long, conflicts_with_all = ["tree", "check", "profile", "save", "logits"])]
+    texts: bool,
+
     /// Compare forwards instead of timing them: rows of chains and trees with the same rows one by
     /// one, bit for bit, and all with the CPU; of a shape, one layer and the head. Fails if they
     /// differ.
@@ -120,6 +125,8 @@ struct Measured {
     source: Option<usize>,
     /// Whether rows were a tree.
     tree: bool,
+    /// Whether each row was of another text.
+    texts: bool,
     /// Read bandwidth of the device's memory, with all cores.
     /// Not known of a GPU that our kernels cannot use.
     memory_bytes_per_second: Option<f64>,
@@ -209,7 +216,8 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     let bandwidth = bandwidth(&options.device)?;
     let read = bandwidth.map(|(read, _)| read);
     let forwards = costs.iter();
-    let forwards = forwards.map(|cost| forward(cost, &costs, &model, args.source, read));
+    let bytes = |cost: &ForwardCost| bytes_read(args, &model, cost);
+    let forwards = forwards.map(|cost| forward(cost, bytes(cost), &costs, &model, read));
     Ok(Measured {
         model: name,
         random_weights: args.shape.shape()?.is_some(),
@@ -220,6 +228,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         bytes_per_forward: model.bytes_per_forward(1),
         source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
+        texts: args.texts,
         memory_bytes_per_second: read,
         copy_bytes_per_second: bandwidth.and_then(|(_, copy)| copy),
         peak_memory_bytes: peak,
@@ -243,12 +252,13 @@ fn bench(args: &ModelArgs) -> ForwardBench {
 fn costs(
     args: &ModelArgs,
     bench: &ForwardBench,
-    model: &Model,
+    model: &Arc<Model>,
     session: &mut Session,
 ) -> Result<Vec<ForwardCost>> {
-    let costs = match args.save.is_some() {
-        true => steady(bench, model, session)?,
-        false => bench.run(session)?,
+    let costs = match (args.save.is_some(), args.texts) {
+        (true, _) => steady(bench, model, session)?,
+        (false, true) => bench.run_texts(model)?,
+        (false, false) => bench.run(session)?,
     };
     match costs.is_empty() {
         true => bail!("none of these contexts and rows fit into the model; use smaller ones"),
@@ -318,6 +328,12 @@ fn saved(
 fn check_scores(args: &ModelArgs) -> Result<()> {
     let rows = args.rows.iter().copied().max().unwrap_or_default();
     let context = args.contexts.iter().copied().max().unwrap_or_default();
+    if args.texts && rows * (context + 1) > MOST_POSITIONS {
+        bail!(
+            "--rows {rows} texts with --contexts {context} are too many: texts times positions may \
+             be {MOST_POSITIONS} at most"
+        );
+    }
     if rows * (context + rows) > MOST_SCORES {
         bail!(
             "--rows {rows} after --contexts {context} are too many for one forward: rows times \
@@ -381,18 +397,29 @@ fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model
     Ok((loaded.name, loaded.model))
 }
 
+/// Bytes of weights, and of the keys and values of all texts.
+fn bytes_read(args: &ModelArgs, model: &Model, cost: &ForwardCost) -> usize {
+    let &ForwardCost { context, rows, .. } = cost;
+    match args.texts {
+        true => {
+            let cache = model.bytes_read(context, 1, args.source) - model.bytes_per_forward(1);
+            model.bytes_per_forward(rows) + rows * cache
+        }
+        false => model.bytes_read(context, rows, args.source),
+    }
+}
+
 fn forward(
     cost: &ForwardCost,
+    bytes: usize,
     all: &[ForwardCost],
     model: &Model,
-    source: usize,
     bandwidth: Option<f64>,
 ) -> Forward {
     let seconds = cost.median.as_secs_f64();
     let one = all
         .iter()
         .find(|one| one.rows == 1 && one.context == cost.context);
-    let bytes = model.bytes_read(cost.context, cost.rows, source);
     let launches = model.launches(cost.rows);
     Forward {
         context: cost.context,

@@ -1,9 +1,10 @@
 //! The cost of a forward: time by number of rows and context length.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{compute_threads, Model};
+use cascade_models::{compute_threads, score_together, Model, ScoreCall, Session};
 
 use crate::cpu_time;
 use crate::forward_input::{with_siblings, Tokens};
@@ -122,25 +123,84 @@ impl ForwardBench {
     /// Contexts and a source above [`LONGEST_CONTEXT`], and more rows than the model scores, before
     /// anything is allocated for them; errors of the model.
     pub fn run(&self, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
-        self.check(scorer)?;
+        self.check_lengths()?;
+        self.check_rows(scorer)?;
         let mut tokens = Tokens::new(self.seed, scorer.info().vocab_size);
-        match scorer.info().architecture {
-            Architecture::EncoderDecoder => scorer.set_source(&tokens.take(self.source.max(1)))?,
-            Architecture::DecoderOnly => scorer.set_source(&[])?,
-        }
+        scorer.set_source(&self.source_of(scorer, &mut tokens))?;
         let mut costs = Vec::new();
-        for &context in &self.contexts {
-            costs.extend(self.at(scorer, context, &mut tokens)?);
+        for &length in &self.contexts {
+            let context = tokens.take(length);
+            let limit = scorer.info().max_context.unwrap_or(usize::MAX);
+            let fits = |rows: usize| length.saturating_add(rows - 1) <= limit;
+            costs.extend(self.at(length, fits, |rows, started| {
+                let tree = self.draft(tokens.take(rows - 1));
+                started();
+                scorer.score(&context, &tree, Want::ARGMAX)?;
+                Ok(())
+            })?);
         }
         Ok(costs)
     }
 
-    fn check(&self, scorer: &dyn Scorer) -> Result<()> {
-        let longest = self.contexts.iter().chain([&self.source]).max();
-        if let Some(&needed) = longest.filter(|&&length| length > LONGEST_CONTEXT) {
-            let limit = LONGEST_CONTEXT;
-            return Err(Error::ContextTooLong { needed, limit });
+    /// The same of forwards with a row of each of so many texts, in place of rows of one: what a
+    /// step of plain decoding takes where texts are generated at a time. Texts have the same
+    /// context and a source, and share neither in memory.
+    ///
+    /// # Errors
+    /// Contexts and a source above [`LONGEST_CONTEXT`]; errors of the model.
+    pub fn run_texts(&self, model: &Arc<Model>) -> Result<Vec<ForwardCost>> {
+        self.check_lengths()?;
+        let texts = self.rows.iter().copied().max().unwrap_or_default();
+        let mut sessions: Vec<Session> = (0..texts).map(|_| model.session()).collect();
+        let mut tokens = Tokens::new(self.seed, model.info().vocab_size);
+        for session in &mut sessions {
+            let source = self.source_of(session, &mut tokens);
+            session.set_source(&source)?;
         }
+        let mut costs = Vec::new();
+        for &length in &self.contexts {
+            let context = tokens.take(length);
+            let limit = model.info().max_context.unwrap_or(usize::MAX);
+            let tree = TokenTree::new();
+            costs.extend(self.at(
+                length,
+                |_| length <= limit,
+                |texts, started| {
+                    let calls = sessions[..texts].iter_mut().map(|session| ScoreCall {
+                        session,
+                        context: &context,
+                        tree: &tree,
+                        want: Want::ARGMAX,
+                    });
+                    let calls = calls.collect();
+                    started();
+                    let scored = score_together(calls);
+                    scored.into_iter().try_for_each(|scores| scores.map(drop))
+                },
+            )?);
+        }
+        Ok(costs)
+    }
+
+    fn source_of(&self, scorer: &dyn Scorer, tokens: &mut Tokens) -> Vec<TokenId> {
+        match scorer.info().architecture {
+            Architecture::EncoderDecoder => tokens.take(self.source.max(1)),
+            Architecture::DecoderOnly => Vec::new(),
+        }
+    }
+
+    fn check_lengths(&self) -> Result<()> {
+        let longest = self.contexts.iter().chain([&self.source]).max();
+        match longest.filter(|&&length| length > LONGEST_CONTEXT) {
+            Some(&needed) => Err(Error::ContextTooLong {
+                needed,
+                limit: LONGEST_CONTEXT,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_rows(&self, scorer: &dyn Scorer) -> Result<()> {
         let nodes = self
             .rows
             .iter()
@@ -159,25 +219,21 @@ impl ForwardBench {
         }
     }
 
+    /// Measures forwards of so many rows that `fit`, in turns; `forward` says when its time starts.
     fn at(
         &self,
-        scorer: &mut dyn Scorer,
-        length: usize,
-        tokens: &mut Tokens,
+        context: usize,
+        fits: impl Fn(usize) -> bool,
+        mut forward: impl FnMut(usize, &mut dyn FnMut()) -> Result<()>,
     ) -> Result<Vec<ForwardCost>> {
-        let context = tokens.take(length);
-        let limit = scorer.info().max_context.unwrap_or(usize::MAX);
-        let fitting = self.rows.iter().copied();
-        let rows: Vec<usize> = fitting
-            .filter(|&rows| rows > 0 && length.saturating_add(rows - 1) <= limit)
-            .collect();
+        let rows = self.rows.iter().copied();
+        let rows: Vec<usize> = rows.filter(|&rows| rows > 0 && fits(rows)).collect();
         let mut times = vec![Vec::new(); rows.len()];
         let start = Instant::now();
         for round in 0..WARM_UP + self.repeats {
             for (times, &rows) in times.iter_mut().zip(&rows) {
-                let tree = self.draft(tokens.take(rows - 1));
-                let started = self.clock.now(start);
-                scorer.score(&context, &tree, Want::ARGMAX)?;
+                let mut started = Duration::ZERO;
+                forward(rows, &mut || started = self.clock.now(start))?;
                 if round >= WARM_UP {
                     times.push(self.clock.now(start).saturating_sub(started));
                 }
@@ -186,7 +242,7 @@ impl ForwardBench {
         let costs = rows.into_iter().zip(times).map(|(rows, mut times)| {
             times.sort_unstable();
             ForwardCost {
-                context: length,
+                context,
                 rows,
                 median: times[times.len() / 2],
                 typical: times[times.len() / 4],

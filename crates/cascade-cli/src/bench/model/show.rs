@@ -88,6 +88,9 @@ fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
     if let Some(source) = measured.source {
         writeln!(out, "the source has {source} tokens")?;
     }
+    if measured.texts {
+        writeln!(out, "each row is of another text with its own context")?;
+    }
     if let Some(peak) = measured.peak_memory_bytes {
         writeln!(out, "peak memory: {:.2} GiB", gib(peak))?;
     }
