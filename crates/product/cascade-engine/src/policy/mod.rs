@@ -21,6 +21,7 @@ mod online;
 mod outcome;
 mod pending;
 mod prices;
+mod reading;
 mod row_costs;
 mod schedule;
 mod shadow;

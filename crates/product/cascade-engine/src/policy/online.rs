@@ -9,6 +9,7 @@ use super::acceptance::Acceptance;
 use super::asking::{Asking, Lately};
 use super::pending::Pending;
 use super::prices::{Companies, Company, Prices, SharedPrices};
+use super::reading::Reading;
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
 use super::{
@@ -144,6 +145,8 @@ struct ReviewerState {
     companies: Companies,
     /// Of a drafter: the depth that its last forward drafted at.
     depth: usize,
+    /// Of a neural drafter.
+    reading: Reading,
     drafters: Vec<DrafterState>,
     draft: Progress,
     trials: f64,
@@ -188,6 +191,15 @@ impl ReviewerState {
         self.learn(|prices| prices.learn(shared, usual.then_some(whole)));
     }
 
+    /// Learns how many rows of a drafter's forward were of text, beside those of a draft.
+    fn learn_reading(&mut self, forward: &ForwardCost, drafted: usize) {
+        let rows = forward.rows.saturating_sub(drafted);
+        // Where times are withheld, nothing may depend on what a cache has.
+        if !forward.time.is_zero() {
+            self.reading.read(rows);
+        }
+    }
+
     /// Whether this review is to measure a forward without a draft.
     fn checks_costs(&self) -> bool {
         !self.untimed && self.prices.are_checked()
@@ -218,6 +230,13 @@ impl ReviewerState {
     fn one_more(&self, rows: usize) -> f64 {
         let rows = self.company().rows + rows as f64;
         self.prices.costs.one_more(rows) / self.plain_step()
+    }
+
+    /// What it reads for a step, in steps of plain decoding.
+    fn reading_cost(&self) -> f64 {
+        let rows = self.company().rows + 1.0;
+        let costs = |rows: f64| self.prices.costs.at(rows);
+        (costs(rows + self.reading.rows()) - costs(rows)) / self.plain_step()
     }
 
     /// How many times the tokens of plain decoding all texts earn: ρ.
@@ -281,6 +300,10 @@ struct Kept {
     survival: f64,
     /// Expected tokens less their price, beside what a neural drafter would save.
     gain: f64,
+    /// A neural drafter that could go on, and what that would gain beyond the best nodes.
+    offer: Option<(usize, f64)>,
+    /// Whether that is why no more nodes are kept.
+    handed_over: bool,
     /// If nothing pays, the best node and what it costs more than it is worth.
     trial: Option<(NodeId, f64)>,
 }
@@ -297,6 +320,8 @@ struct Progress {
     /// The drafter that was tried at the beginning.
     tried: Option<Tried>,
     proposals: Vec<Shadow>,
+    /// Whether a statistical drafter left the rest to a neural one.
+    handed_over: bool,
     /// Whether a model read its prompt, so that the time of the draft says nothing.
     unusual: bool,
 }
@@ -312,6 +337,38 @@ struct Tried {
     row: f64,
 }
 
+/// A chain of a statistical drafter after which a neural one goes on, and what both gain.
+struct Handover {
+    length: usize,
+    drafter: usize,
+    balance: f64,
+}
+
+/// Where a draft goes on.
+#[derive(Clone, Copy, Debug)]
+struct Tip {
+    depth: usize,
+    /// Nodes of the draft so far.
+    nodes: usize,
+}
+
+impl Tip {
+    fn of(state: &DraftState<'_>) -> Self {
+        Self {
+            depth: state.depth,
+            nodes: state.nodes,
+        }
+    }
+
+    /// After so many further tokens.
+    fn after(self, tokens: usize) -> Self {
+        Self {
+            depth: self.depth + tokens,
+            nodes: self.nodes + tokens,
+        }
+    }
+}
+
 impl Progress {
     fn new(reviewer: usize) -> Self {
         Self {
@@ -320,6 +377,7 @@ impl Progress {
             trial: false,
             tried: None,
             proposals: Vec::new(),
+            handed_over: false,
             unusual: false,
         }
     }
@@ -369,6 +427,7 @@ impl OnlineSchedule {
             shared: self.shared.get(level).cloned().flatten(),
             companies: Companies::default(),
             depth: 0,
+            reading: Reading::default(),
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
@@ -451,28 +510,48 @@ impl OnlineSchedule {
     }
 
     /// Expected tokens less their price, of the best length of a neural drafter that goes on after
-    /// `depth` tokens that survive with this probability.
-    fn balance(&self, reviewer: usize, drafter: usize, survival: f64, depth: usize) -> f64 {
-        let state = &self.reviewers[reviewer];
-        let acceptance = &state.drafters[drafter].next;
+    /// `depth` tokens of a draft with so many nodes, if they survive with this probability.
+    fn balance(&self, reviewer: usize, drafter: usize, survival: f64, at: Tip) -> f64 {
+        let own = &self.reviewers[reviewer];
+        let acceptance = &own.drafters[drafter].next;
         let token = self.token_costs(reviewer, drafter);
-        let rate = state.gain();
-        let (mut survival, mut balance, mut best) = (survival, 0.0, f64::NEG_INFINITY);
+        let rate = own.gain();
+        let rows = at.nodes + 1;
+        let before = own.forward_of(rows);
+        let (mut survival, mut tokens, mut drafting) = (survival, 0.0, 0.0);
+        let mut best = f64::NEG_INFINITY;
         for ahead in 0..HORIZON {
-            survival *= acceptance.estimate(None, depth + ahead);
-            let token = token(depth + ahead);
-            balance += survival - rate * (token + state.one_more(depth + ahead + 1));
-            best = best.max(balance);
+            survival *= acceptance.estimate(None, at.depth + ahead);
+            tokens += survival;
+            drafting += token(at.depth + ahead);
+            let price = drafting + own.forward_of(rows + ahead + 1) - before;
+            best = best.max(tokens - rate * price);
         }
         best
     }
 
-    /// The neural drafter with the best balance, of those that may go on; each drafts once, and
-    /// smaller ones after larger ones.
-    fn best_neural(&self, reviewer: usize, survival: f64, depth: usize) -> Option<(usize, f64)> {
+    /// Whether a neural drafter earns what it takes it to read the target's text, or drafts for
+    /// another.
+    fn is_worth_reading(&self, reviewer: usize, drafter: usize) -> bool {
+        let (own, above) = (&self.reviewers[drafter], &self.reviewers[reviewer]);
+        let forward = self.forward(drafter) / self.forward(reviewer);
+        let price = above.gain() * forward * own.reading_cost();
+        let earned = own.reading.earned().filter(|_| reviewer == 0);
+        earned.is_none_or(|earned| earned >= price)
+    }
+
+    /// The neural drafter with the best balance, of those that are `taken` and may go on; each
+    /// drafts once, and smaller ones after larger ones.
+    fn best_neural(
+        &self,
+        reviewer: usize,
+        survival: f64,
+        at: Tip,
+        taken: impl Fn(usize) -> bool,
+    ) -> Option<(usize, f64)> {
         let after = self.reviewers[reviewer].draft.neural;
-        let levels = self.neural_below(after);
-        let balances = levels.map(|level| (level, self.balance(reviewer, level, survival, depth)));
+        let levels = self.neural_below(after).filter(|&level| taken(level));
+        let balances = levels.map(|level| (level, self.balance(reviewer, level, survival, at)));
         balances.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -523,14 +602,25 @@ impl OnlineSchedule {
 
     fn neural_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
         let survival = self.reviewers[reviewer].draft.survival;
-        let (level, balance) = self.best_neural(reviewer, survival, state.depth)?;
-        let (level, trial) = match (balance > 0.0, self.neglected(reviewer, level)) {
+        let at = Tip::of(state);
+        let (level, balance) = self.best_neural(reviewer, survival, at, |_| true)?;
+        if reviewer == 0 && !self.reviewers[0].draft.handed_over {
+            self.reviewers[level].reading.offer(balance);
+        }
+        let worth = |level| self.is_worth_reading(reviewer, level);
+        let paying = self.best_neural(reviewer, survival, at, worth);
+        let (level, pays) = match paying.filter(|(_, balance)| *balance > 0.0) {
+            Some((level, _)) => (level, true),
+            None => (level, false),
+        };
+        let (level, trial) = match (pays, self.neglected(reviewer, level)) {
             // Levels below may go on after its token.
             (true, Some(larger)) if self.try_out(reviewer, larger, state) => (larger, true),
             (true, _) => (level, false),
             (false, _) if self.try_out(reviewer, level, state) => (level, true),
             (false, _) => return None,
         };
+        self.reviewers[level].reading.ask(state.depth);
         let own = &mut self.reviewers[reviewer];
         own.draft.neural = level;
         own.draft.trial = trial;
@@ -595,11 +685,16 @@ impl OnlineSchedule {
         let (best, count) = best_count(order.iter().map(|&node| survival * paths[node]), price);
         let chain = proposal.first_children();
         let along = chain.iter().map(|&node| survival * paths[node]);
-        let along = std::iter::once(survival).chain(along);
-        let (handover, without) = self.best_handover(reviewer, state.depth, along, price);
-        let handover = handover.filter(|(balance, _)| *balance > best);
+        let along: Vec<f64> = std::iter::once(survival).chain(along).collect();
+        let at = Tip::of(state);
+        let offer = self.best_handover(reviewer, at, &along, price, |_| true).0;
+        let offer = offer.map(|offer| (offer.drafter, offer.balance - best));
+        let worth = |level| self.is_worth_reading(reviewer, level);
+        let (handover, without) = self.best_handover(reviewer, at, &along, price, worth);
+        let handover = handover.filter(|handover| handover.balance > best);
+        let handed_over = handover.is_some();
         let (best, kept) = match handover {
-            Some((balance, length)) => (balance, &chain[..length]),
+            Some(handover) => (handover.balance, &chain[..handover.length]),
             None => (best, &order[..count]),
         };
         let mut keep = vec![false; paths.len()];
@@ -612,6 +707,8 @@ impl OnlineSchedule {
             nodes: keep,
             survival: tip.map_or(1.0, |tip| paths[tip]),
             gain: best - without,
+            offer,
+            handed_over,
             trial: first.map(|node| (node, price(1) - survival * paths[node])),
         }
     }
@@ -661,10 +758,16 @@ impl OnlineSchedule {
     fn learn_growth(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) {
         let (drafter, fixed) = (growing.drafter.0, self.assumed.fixed);
         let height = growing.proposed.tree().height();
-        self.reviewers[drafter].depth = state.depth + height.saturating_sub(1);
-        let answered = growing.answered.iter().filter(|&&answered| answered);
-        let usual = growing.forward.is_usual(answered.count());
-        self.reviewers[drafter].learn_forward(&growing.forward, usual, fixed);
+        let answered = growing
+            .answered
+            .iter()
+            .filter(|&&answered| answered)
+            .count();
+        let usual = growing.forward.is_usual(answered);
+        let own = &mut self.reviewers[drafter];
+        own.depth = state.depth + height.saturating_sub(1);
+        own.learn_reading(&growing.forward, answered);
+        own.learn_forward(&growing.forward, usual, fixed);
         if !usual {
             for level in &mut self.reviewers[..drafter] {
                 level.draft.unusual = true;
@@ -672,26 +775,32 @@ impl OnlineSchedule {
         }
     }
 
-    /// After how many tokens of a chain a neural drafter goes on best, and what both gain; and what
-    /// it gains without the chain. `reached` are the probabilities of the text, then of each token.
+    /// After how many tokens of a chain one of the neural drafters that are `taken` goes on best, and
+    /// what one gains without the chain. `reached` are the probabilities of the text, then of each
+    /// token.
     fn best_handover(
         &self,
         reviewer: usize,
-        depth: usize,
-        reached: impl Iterator<Item = f64>,
+        at: Tip,
+        reached: &[f64],
         price: impl Fn(usize) -> f64,
-    ) -> (Option<(f64, usize)>, f64) {
-        let (mut best, mut tokens, mut without) = (None, 0.0, 0.0);
-        for (length, at) in reached.enumerate() {
-            tokens += if length > 0 { at } else { 0.0 };
-            let next = self.best_neural(reviewer, at, depth + length);
-            let Some((_, next)) = next.filter(|(_, next)| *next > 0.0) else {
+        taken: impl Fn(usize) -> bool + Copy,
+    ) -> (Option<Handover>, f64) {
+        let (mut best, mut tokens, mut without): (Option<Handover>, _, _) = (None, 0.0, 0.0);
+        for (length, &survival) in reached.iter().enumerate() {
+            tokens += if length > 0 { survival } else { 0.0 };
+            let next = self.best_neural(reviewer, survival, at.after(length), taken);
+            let Some((drafter, next)) = next.filter(|(_, next)| *next > 0.0) else {
                 break;
             };
             let balance = tokens - price(length) + next;
             without = if length == 0 { next } else { without };
-            if best.is_none_or(|(most, _)| balance > most) {
-                best = Some((balance, length));
+            if best.as_ref().is_none_or(|best| balance > best.balance) {
+                best = Some(Handover {
+                    length,
+                    drafter,
+                    balance,
+                });
             }
         }
         (best, without)
@@ -704,6 +813,7 @@ impl OnlineSchedule {
         let seconds = outcome.forward.time.as_secs_f64();
         let own = &mut self.reviewers[reviewer];
         own.untimed = seconds <= 0.0;
+        own.learn_reading(&outcome.forward, outcome.draft.len());
         own.learn_forward(&outcome.forward, usual, self.assumed.fixed);
         let drafting: f64 = outcome
             .turns
@@ -767,6 +877,14 @@ impl OnlineSchedule {
                 let saved = kept as f64 / own.gain();
                 own.questions -= (spent - saved).max(0.0);
             }
+        }
+    }
+
+    /// Learns what neural drafters will have to read of the text that the target added to.
+    fn learn_text(&mut self, outcome: &Outcome<'_>) {
+        let tokens = outcome.accepted.len() + 1;
+        for level in &mut self.reviewers[1..] {
+            level.reading.grow(tokens);
         }
     }
 
@@ -880,13 +998,16 @@ impl Schedule for OnlineSchedule {
         self.pending.note(drafted);
         let (reviewer, drafter) = (drafted.reviewer.0, drafted.drafter.0);
         self.reviewers[drafter].depth = drafted.position;
-        let token = self.token_cost(reviewer, drafter, drafted.position + 1);
         let own = &mut self.reviewers[reviewer];
         let state = &own.drafters[drafter];
         own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
-        let next = own.draft.survival * state.next.estimate(None, drafted.position + 1);
-        let rows = drafted.position + 2;
-        own.draft.trial || next < own.gain() * (token + own.one_more(rows))
+        let (survival, trial) = (own.draft.survival, own.draft.trial);
+        let tokens = drafted.position + 1;
+        let tip = Tip {
+            depth: tokens,
+            nodes: tokens,
+        };
+        trial || self.balance(reviewer, drafter, survival, tip) <= 0.0
     }
 
     fn trim(
@@ -902,10 +1023,16 @@ impl Schedule for OnlineSchedule {
             nodes: mut keep,
             survival,
             gain,
+            offer,
+            handed_over,
             trial,
         } = self.worthwhile(reviewer.0, state, &proposal);
+        if let Some((level, gain)) = offer.filter(|_| reviewer == LevelId::TARGET) {
+            self.reviewers[level].reading.offer(gain);
+        }
         let own = &mut self.reviewers[reviewer.0];
         own.draft.survival *= survival;
+        own.draft.handed_over |= handed_over;
         if let Some((node, loss)) = trial.filter(|(_, loss)| *loss <= own.trials) {
             own.trials -= loss;
             keep[node] = true;
@@ -943,6 +1070,9 @@ impl Schedule for OnlineSchedule {
         self.learn_acceptance(outcome);
         self.learn_questions(outcome);
         self.learn_costs(outcome);
+        if outcome.reviewer == LevelId::TARGET {
+            self.learn_text(outcome);
+        }
     }
 
     fn rests(&self, drafter: LevelId) -> bool {
