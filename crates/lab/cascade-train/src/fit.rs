@@ -180,7 +180,7 @@ impl<N: Network> Fit<N> {
             ];
             tensors.extend(kinds.map(|(kind, t)| (format!("{kind}.{i}"), t.clone())));
         }
-        checkpoint::save(path, &self.state, &tensors)
+        checkpoint::save(path, &self.state, tensors)
     }
 
     /// Epochs that are done.

@@ -7,8 +7,6 @@ use cascade_core::TokenId;
 use cascade_models::HeadBasis;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use safetensors::tensor::TensorView;
-use safetensors::Dtype;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -260,18 +258,8 @@ impl<'a> DrafterTraining<'a> {
         let head = &self.network.head;
         let config = serde_json::to_vec_pretty(&head.config(&self.network.shared));
         let problem = |error: &dyn std::fmt::Display| candle_core::Error::Msg(error.to_string());
-        let mut bytes = Vec::new();
-        for ((name, shape), weights) in head.parts().into_iter().zip(self.best()) {
-            let numbers = weights.flatten_all()?.to_vec1::<f32>()?;
-            let raw: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            bytes.push((name, shape, raw));
-        }
-        let mut views = Vec::with_capacity(bytes.len());
-        for (name, shape, raw) in &bytes {
-            let view = TensorView::new(Dtype::F32, shape.clone(), raw);
-            views.push((name.as_str(), view.map_err(|error| problem(&error))?));
-        }
-        let weights = safetensors::serialize(views, None).map_err(|error| problem(&error))?;
+        let names = head.parts().into_iter().map(|(name, _)| name);
+        let weights = safetensors::serialize(names.zip(self.best()), None);
         Ok(vec![
             DrafterFile {
                 name: "config.json",
@@ -279,7 +267,7 @@ impl<'a> DrafterTraining<'a> {
             },
             DrafterFile {
                 name: head.file(),
-                bytes: weights,
+                bytes: weights.map_err(|error| problem(&error))?,
             },
         ])
     }
