@@ -1,7 +1,5 @@
 //! The training of a head.
 
-use std::path::Path;
-
 use candle_core::{Device, Tensor};
 use cascade_core::TokenId;
 use cascade_models::HeadBasis;
@@ -16,7 +14,7 @@ use super::eagle::Eagle;
 use super::layer::LayerShape;
 use super::medusa::Medusa;
 use super::{DrafterTexts, Text};
-use crate::fit::{check_counts, digits, Fit, Network, Plan};
+use crate::fit::{check_counts, digits, mean_loss, Fit, Network, Plan};
 use crate::{Error, Result};
 
 /// What kind of head is trained.
@@ -236,19 +234,6 @@ impl<'a> DrafterTraining<'a> {
         Self::start(network, plan, &weights, fingerprint)
     }
 
-    /// Goes on where a checkpoint was saved, or begins if there is none.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); [`Error::Checkpoint`] if it is of another training.
-    pub fn resume(
-        texts: &'a DrafterTexts,
-        basis: &HeadBasis,
-        settings: DrafterSettings,
-        path: &Path,
-    ) -> Result<Self> {
-        Self::new(texts, basis, settings)?.resumed(path)
-    }
-
     /// The files of the best epoch's head, as a `head:` of a configuration reads them: config.json,
     /// and the weights in f32.
     ///
@@ -373,14 +358,8 @@ impl Network for Drafter<'_> {
     }
 
     fn choice_loss(&self, parameters: &[Tensor]) -> Result<f64> {
-        let (mut sum, mut rows) = (0.0, 0);
-        let texts: Vec<&Text> = self.texts.split.choice.iter().collect();
-        for batch in texts.chunks(self.settings.batch) {
-            if let Some((loss, count)) = self.head.loss(&self.shared, parameters, batch, None)? {
-                sum += f64::from(loss.to_scalar::<f32>()?) * count as f64;
-                rows += count;
-            }
-        }
-        Ok(sum / rows.max(1) as f64)
+        mean_loss(&self.texts.split.choice, self.settings.batch, |batch| {
+            self.head.loss(&self.shared, parameters, batch, None)
+        })
     }
 }
