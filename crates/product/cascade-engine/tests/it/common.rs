@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Drafter, GatheredProbs, Prompt, Result, RowDetail, ScoredTree, Scorer,
     ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
@@ -139,5 +140,27 @@ impl Drafter for Scripted {
         let tree = TokenTree::chain((0..budget.depth).map(|i| self.says(context.len() + i)));
         self.book(context, &tree);
         tree.into()
+    }
+}
+
+/// A toy whose scores are spoiled, in a way that may depend on the length of the context.
+pub(crate) struct Spoiled<F> {
+    pub(crate) model: ToyScorer,
+    pub(crate) how: F,
+}
+
+impl<F: FnMut(usize, &mut Scores)> Scorer for Spoiled<F> {
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.model.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let mut scores = self.model.score(context, tree, want)?;
+        (self.how)(context.len(), &mut scores);
+        Ok(scores)
     }
 }
