@@ -16,236 +16,19 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Shell", &["completions", "man", "help"]),
 ];
 
-/// Examples of each command, which a test parses.
-const EXAMPLES: [(&str, &[&str]); 48] = [
-    (
-        "run",
-        &[
-            "cascade run",
-            "cascade run -m Qwen/Qwen2.5-1.5B-Instruct --chat \"Why is the sky blue?\"",
-            "cascade run --config my.yaml --prompts prompts.jsonl --json --output out.jsonl",
-        ],
-    ),
-    (
-        "chat",
-        &["cascade chat", "cascade chat -m Qwen/Qwen2.5-1.5B-Instruct"],
-    ),
-    (
-        "serve",
-        &["cascade serve", "cascade serve -m ./model --port 8000"],
-    ),
-    (
-        "quantize",
-        &["cascade quantize ./model --dtype q8_0 --out model-q8_0.gguf"],
-    ),
-    (
-        "config",
-        &[
-            "cascade config init -m ./large -d ./small",
-            "cascade config check my.yaml",
-        ],
-    ),
-    (
-        "config init",
-        &["cascade config init -m ./large -d ./small --max-gram -k 3,10"],
-    ),
-    (
-        "config check",
-        &[
-            "cascade config check my.yaml",
-            "cascade config check --load my.yaml",
-        ],
-    ),
-    ("doctor", &["cascade doctor", "cascade doctor --json"]),
-    (
-        "check-lossless",
-        &[
-            "cascade check-lossless --config my.yaml --dataset problems --limit 50",
-            "cascade check-lossless --config my.yaml --temperature 0.8 --samples 5000",
-        ],
-    ),
-    (
-        "bench",
-        &[
-            "cascade bench model google/flan-t5-base",
-            "cascade bench step --trace t5.jsonl --config my.yaml",
-        ],
-    ),
-    (
-        "bench model",
-        &[
-            "cascade bench model google/flan-t5-base",
-            "cascade bench model ./model --save costs.json",
-            "cascade bench model ./model --texts --rows 1,4,16 --contexts 256",
-        ],
-    ),
-    (
-        "bench step",
-        &["cascade bench step --trace t5.jsonl --config my.yaml --limit 20"],
-    ),
-    (
-        "bigram",
-        &[
-            "cascade bigram build enwiki.xml.bz2 --tokenizer org/name --out enwiki.safetensors",
-            "cascade bigram show enwiki.safetensors --token the --tokenizer org/name",
-        ],
-    ),
-    (
-        "bigram build",
-        &[
-            "cascade bigram build enwiki.xml.bz2 --tokenizer org/name --out enwiki.safetensors",
-            "cascade bigram build a.txt b.txt --tokenizer ./model --order 2 --out ab.safetensors",
-        ],
-    ),
-    (
-        "bigram count",
-        &["cascade bigram count enwiki-1.xml.bz2 --tokenizer org/name --out 1.parquet"],
-    ),
-    (
-        "bigram reduce",
-        &["cascade bigram reduce 1.parquet 2.parquet --out enwiki.safetensors"],
-    ),
-    (
-        "bigram eval",
-        &["cascade bigram eval enwiki.safetensors --trace t5.jsonl"],
-    ),
-    (
-        "bigram show",
-        &[
-            "cascade bigram show enwiki.safetensors",
-            "cascade bigram show enwiki.safetensors --token the --tokenizer org/name",
-        ],
-    ),
-    (
-        "bigram compare",
-        &["cascade bigram compare enwiki.safetensors simplewiki.safetensors"],
-    ),
-    (
-        "bigram export",
-        &["cascade bigram export enwiki.safetensors --csv enwiki.csv"],
-    ),
-    (
-        "bigram import",
-        &["cascade bigram import --json bigram.json --tokenizer org/name --out b.safetensors"],
-    ),
-    (
-        "ngram",
-        &["cascade ngram fit --trace t5.jsonl --out weights.json"],
-    ),
-    (
-        "ngram fit",
-        &["cascade ngram fit --trace t5.jsonl --holdout 0.2 --out weights.json"],
-    ),
-    (
-        "ngram calibrate",
-        &["cascade ngram calibrate --trace t5.jsonl --nodes 32 --svg curve.svg"],
-    ),
-    (
-        "trace",
-        &[
-            "cascade trace record --dataset problems --limit 50 --output t5.jsonl",
-            "cascade trace show t5.jsonl",
-        ],
-    ),
-    (
-        "trace record",
-        &["cascade trace record --dataset problems --limit 50 --output t5.jsonl"],
-    ),
-    (
-        "trace score",
-        &["cascade trace score t5.jsonl -m embedded:demo-t5-target --dtype q8_0"],
-    ),
-    (
-        "trace import",
-        &["cascade trace import --questions q.jsonl --answers a.jsonl --tokenizer org/name --output t.jsonl"],
-    ),
-    ("trace show", &["cascade trace show t5.jsonl"]),
-    (
-        "replay",
-        &[
-            "cascade replay --trace t5.jsonl --config my.yaml",
-            "cascade replay --trace t5.jsonl --row-cost 0.02 --drafter-cost 0.1,0.05",
-        ],
-    ),
-    (
-        "tune",
-        &[
-            "cascade tune --trace t5.jsonl --config my.yaml",
-            "cascade tune --trace t5.jsonl --config my.yaml --costs large.json,small.json",
-        ],
-    ),
-    (
-        "train",
-        &["cascade train head --trace t5.jsonl -d ./small --cost 0.1 --out head"],
-    ),
-    (
-        "train classifier",
-        &["cascade train classifier --trace t5.jsonl -d ./small --cost 0.1 --out rule"],
-    ),
-    (
-        "train head",
-        &["cascade train head --trace t5.jsonl -d ./small --cost 0.1 --out head"],
-    ),
-    (
-        "train drafter",
-        &["cascade train drafter --trace t5.jsonl --target ./my-model --out my-head"],
-    ),
-    (
-        "reproduce",
-        &[
-            "cascade reproduce list",
-            "cascade reproduce table2 --limit 10",
-        ],
-    ),
-    (
-        "theory",
-        &[
-            "cascade theory speculative --alpha 0.8 --cost 0.1",
-            "cascade theory rejections --chains 3 --runs 20000",
-        ],
-    ),
-    (
-        "theory speculative",
-        &["cascade theory speculative --alpha 0.8 --cost 0.1 --simulate 100000"],
-    ),
-    (
-        "theory vertical",
-        &["cascade theory vertical --alpha 0.8 --cost 0.1 --alpha-below 0.5 --cost-below 0"],
-    ),
-    (
-        "theory horizontal",
-        &["cascade theory horizontal --alpha 0.8 --cost 0.1 --alpha 0.5 --cost 0.01"],
-    ),
-    (
-        "theory table1",
-        &["cascade theory table1 --simulate 100000"],
-    ),
-    (
-        "theory rejections",
-        &["cascade theory rejections --chains 3 --runs 20000"],
-    ),
-    (
-        "theory batch",
-        &["cascade theory batch --drafts 1,2,4 --runs 20000"],
-    ),
-    ("theory front", &["cascade theory front --runs 20000"]),
-    (
-        "theory mdp",
-        &["cascade theory mdp --cost 0.1 --lengths 2,4,8 --runs 5000"],
-    ),
-    (
-        "theory chain",
-        &["cascade theory chain --states 4 --positions 10"],
-    ),
-    (
-        "demo",
-        &[
-            "cascade demo problems --limit 3",
-            "cascade demo evaluate --limit 50",
-        ],
-    ),
-    ("completions", &["cascade completions bash"]),
-];
+/// Examples of each command, below its name; a test parses them.
+const EXAMPLES: &str = include_str!("examples.txt");
+
+/// The examples of a command, one a line.
+fn examples(path: &str) -> Option<impl Iterator<Item = &'static str>> {
+    let mut lines = EXAMPLES.lines();
+    lines.find(|line| line.strip_suffix(':') == Some(path))?;
+    Some(
+        lines
+            .take_while(|line| line.starts_with(' '))
+            .map(str::trim_start),
+    )
+}
 
 /// The command with its own commands in groups, and with examples in each help.
 pub(crate) fn arranged(command: Command) -> Command {
@@ -287,11 +70,10 @@ fn with_examples(mut command: Command, path: &str) -> Command {
         let path = format!("{path} {name}").trim_start().to_owned();
         command = command.mut_subcommand(name, |of| with_examples(of, &path));
     }
-    let known = EXAMPLES.iter().find(|(of, _)| *of == path);
-    match known {
+    match examples(path) {
         None => command,
-        Some((_, examples)) => {
-            let lines: String = examples.iter().map(|line| format!("\n  {line}")).collect();
+        Some(examples) => {
+            let lines: String = examples.map(|line| format!("\n  {line}")).collect();
             command.after_help(format!("{}{lines}", heading("Examples")))
         }
     }
@@ -342,10 +124,11 @@ mod tests {
 
     #[test]
     fn examples_are_of_commands_and_valid() {
-        for (path, examples) in EXAMPLES {
+        for path in EXAMPLES.lines().filter_map(|line| line.strip_suffix(':')) {
+            let examples: Vec<&str> = examples(path).unwrap().collect();
             assert!((1..=3).contains(&examples.len()), "{path}");
             for example in examples {
-                assert!(example.starts_with(&format!("cascade {path}")) || path.is_empty());
+                assert!(example.starts_with(&format!("cascade {path}")));
                 assert!(example.chars().count() <= 100, "{example}");
                 let parsed = arranged(Cli::command()).try_get_matches_from(words(example));
                 let parsed = parsed.unwrap_or_else(|error| panic!("{example}: {error}"));

@@ -130,12 +130,7 @@ impl ClassifierArgs {
         let trace = Trace::open(&self.trace)?;
         let (drafter, outputs) = self.outputs(&trace)?;
         let split = Split::new(outputs, self.seed)?;
-        let settings = self.settings();
-        let mut training = match self.resume {
-            true => Training::resume(&split, settings, &folder.checkpoint())?,
-            false => Training::new(&split, settings)?,
-        };
-        folder.train(&mut training)?;
+        let training = folder.train(Training::new(&split, self.settings())?, self.resume)?;
         self.finish(&drafter, &split, &training, started)
     }
 
@@ -191,11 +186,7 @@ impl ClassifierArgs {
                 choice.threshold, choice.longest
             ),
             settings: json!({ "threshold": choice.threshold, "longest": choice.longest }),
-            outputs: [
-                split.training.len(),
-                split.choice.len(),
-                split.held_out.len(),
-            ],
+            outputs: split.sizes(),
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: Quality::of(&weights, &split.held_out),

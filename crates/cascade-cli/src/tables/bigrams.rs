@@ -11,7 +11,7 @@ use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Prove
 
 use super::args::{ExportArgs, ImportArgs, ShowArgs};
 use super::ngrams;
-use super::text::{asked, name, open, show_agreement, show_metadata};
+use super::text::{self, asked, name, open, show_agreement, show_counts, show_metadata};
 use crate::terminal::{self, grouped};
 use crate::{outputs, tokenizer};
 
@@ -66,25 +66,8 @@ fn show_table(table: &BigramTable) -> Result<()> {
 fn show_frequent(table: &BigramTable, tokenizer: Option<&Tokenizer>, top: usize) -> Result<()> {
     let mut tokens: Vec<TokenId> = (0..table.vocab_size() as TokenId).collect();
     tokens.sort_by_key(|&token| (std::cmp::Reverse(table.unigram_count(token)), token));
-    let mut out = terminal::stdout();
-    writeln!(
-        out,
-        "{:>14}  {:<24} most often followed by",
-        "times", "token"
-    )?;
-    for &token in tokens.iter().take(top) {
-        let successor = match table.best(token) {
-            Some(best) => name(best, tokenizer),
-            None => "nothing known".to_owned(),
-        };
-        let times = grouped(table.unigram_count(token));
-        writeln!(
-            out,
-            "{times:>14}  {:<24} {successor}",
-            name(token, tokenizer)
-        )?;
-    }
-    Ok(())
+    let of = |token| (token, table.unigram_count(token), table.best(token));
+    text::show_frequent(tokens.into_iter().take(top).map(of), tokenizer)
 }
 
 fn show_token(
@@ -97,25 +80,21 @@ fn show_token(
         let size = table.vocab_size();
         bail!("token {token} is outside the table's vocabulary of {size}");
     }
-    let name = |token| name(token, tokenizer);
     let mut out = terminal::stdout();
     let total = table.unigram_count(token);
     writeln!(
         out,
         "{} occurs {} times; successors:",
-        name(token),
+        name(token, tokenizer),
         grouped(total)
     )?;
-    for (successor, count) in table.successors(token).take(top.unwrap_or(usize::MAX)) {
-        let share = 100.0 * count as f64 / total.max(1) as f64;
-        writeln!(
-            out,
-            "{:>12} {share:5.1}%  {}",
-            grouped(count),
-            name(successor)
-        )?;
-    }
-    Ok(())
+    let successors = table.successors(token);
+    show_counts(
+        &mut out,
+        successors.take(top.unwrap_or(usize::MAX)),
+        total,
+        tokenizer,
+    )
 }
 
 pub(super) fn compare(first: &str, second: &str) -> Result<()> {

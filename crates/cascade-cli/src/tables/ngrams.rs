@@ -8,7 +8,7 @@ use cascade_models::Tokenizer;
 use cascade_ngram::{NgramMetadata, NgramTable};
 
 use super::args::ShowArgs;
-use super::text::{asked, name, open_any, show_agreement, show_metadata};
+use super::text::{self, asked, name, open_any, show_agreement, show_counts, show_metadata};
 use crate::terminal::{self, grouped};
 
 /// The table at a place, if it declares to be an n-gram table; bigram tables are not.
@@ -69,21 +69,11 @@ fn show_table(table: &NgramTable) -> Result<()> {
 
 /// The most frequent tokens, of which the table has 64, each with what most often follows it.
 fn show_frequent(table: &NgramTable, tokenizer: Option<&Tokenizer>, top: usize) -> Result<()> {
-    let mut out = terminal::stdout();
-    writeln!(
-        out,
-        "{:>14}  {:<24} most often followed by",
-        "times", "token"
-    )?;
-    for &(token, count) in table.unigrams().iter().take(top) {
+    let of = |&(token, count): &(TokenId, u64)| {
         let next = table.after(&[token]).and_then(|mut after| after.next());
-        let next = next.map_or("nothing known".to_owned(), |(next, _)| {
-            name(next, tokenizer)
-        });
-        let token = name(token, tokenizer);
-        writeln!(out, "{:>14}  {token:<24} {next}", grouped(count))?;
-    }
-    Ok(())
+        (token, count, next.map(|(next, _)| next))
+    };
+    text::show_frequent(table.unigrams().iter().take(top).map(of), tokenizer)
 }
 
 fn show_context(
@@ -116,12 +106,12 @@ fn show_context(
         "{names} continues {} times; most often by:",
         grouped(total)
     )?;
-    for (token, count) in after.take(top.unwrap_or(usize::MAX)) {
-        let share = 100.0 * count as f64 / total as f64;
-        let token = name(token, tokenizer);
-        writeln!(out, "{:>12} {share:5.1}%  {token}", grouped(count))?;
-    }
-    Ok(())
+    show_counts(
+        &mut out,
+        after.take(top.unwrap_or(usize::MAX)),
+        total,
+        tokenizer,
+    )
 }
 
 pub(super) fn compare(first: &str, second: &str) -> Result<()> {

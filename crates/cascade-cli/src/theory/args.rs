@@ -161,29 +161,9 @@ fn parameters(text: &str) -> Result<NonZeroU64> {
 }
 
 /// The result of a simulation, and its seed.
+#[derive(Serialize)]
 pub(super) struct SimulationRecord {
+    #[serde(flatten)]
     pub(super) result: Simulated,
     pub(super) seed: u64,
-}
-
-impl Serialize for SimulationRecord {
-    fn serialize<S: serde::Serializer>(
-        &self,
-        serializer: S,
-    ) -> std::result::Result<S::Ok, S::Error> {
-        let Simulated {
-            ewif,
-            standard_error,
-            tokens_per_step,
-            steps,
-        } = self.result;
-        serde_json::json!({
-            "ewif": ewif,
-            "standard_error": standard_error,
-            "tokens_per_step": tokens_per_step,
-            "steps": steps,
-            "seed": self.seed,
-        })
-        .serialize(serializer)
-    }
 }

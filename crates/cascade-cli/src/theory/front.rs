@@ -1,7 +1,7 @@
 //! `cascade theory front`: Theorems 4 and 5.
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_report::{Axis, Evidence, Figure, Line, Plot, Table};
 use cascade_theory::rejection::{
     expected_over_acceptance, AcceptMore, Algorithm, OverAcceptance, Player,
 };
@@ -10,7 +10,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{deviation, figure, largest, record, Findings, OutputArgs, NORMAL};
+use super::findings::{
+    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct FrontArgs {
@@ -78,11 +80,6 @@ impl Row {
         }
     }
 
-    /// A part of the computed sums, per token.
-    fn per_token(&self, part: f64) -> Figure {
-        Figure::new(part / self.computed.tokens)
-    }
-
     fn record(&self) -> serde_json::Value {
         let OverAcceptance {
             rejections,
@@ -107,15 +104,7 @@ impl FrontArgs {
         self.output.check()?;
         let chains = self.chains.chains()?;
         let described = self.chains.described(&chains);
-        let mut rows = Vec::new();
-        let mut plots = Vec::new();
-        for named in &chains {
-            let of_chain = self.rows(named)?;
-            if plots.is_empty() {
-                plots.push(plot(named, &of_chain)?);
-            }
-            rows.extend(of_chain);
-        }
+        let (rows, plots) = ChainsArgs::rows(&chains, |named| self.rows(named), plot)?;
         Ok(Findings {
             title: "Rejections against bias".to_owned(),
             summary: self.summary(&rows),
@@ -155,37 +144,25 @@ const NOTE: &str = "ε: a token x is accepted with min(1, (target(x) + ε)/draft
      target's distribution: the bias is their distance. P(reject) + bias = TV: the front (Theorem 5).";
 
 fn table(described: &str, rows: &[Row]) -> Result<Table> {
-    let computed = |header: &str, of: &dyn Fn(&Row) -> Figure| {
-        let figures: Vec<_> = rows.iter().map(|row| Some(of(row))).collect();
-        Figures::new(header, Evidence::Computed, figures).decimals(4)
+    let per_token = |header: &str, of: fn(&OverAcceptance) -> f64| {
+        let figure = |row: &Row| Some(of(&row.computed) / row.computed.tokens);
+        computed(header, rows, figure).decimals(4)
     };
-    let simulated: Vec<_> = rows
-        .iter()
-        .map(|row| Some(figure(&row.simulated)))
-        .collect();
-    let simulated = Figures::new("Rejections", Evidence::Simulated, simulated).decimals(4);
-    let off = rows.iter().map(|row| row.deviation().map(Figure::new));
-    let off = Figures::new("Off", Evidence::Simulated, off.collect::<Vec<_>>());
-    let rejections = |row: &Row| Figure::new(row.computed.rejections);
-    let rejection = |row: &Row| row.per_token(row.computed.rejections);
+    let rejections = |row: &Row| Some(row.computed.rejections);
     let table = Table::new(format!("Rejections against bias: {described}"))
         .labels("Chain", rows.iter().map(|row| row.name.clone()))?
         .labels("Rule", rows.iter().map(Row::called))?
-        .figures(computed("Rejections", &rejections))?
-        .figures(simulated.intervals(NORMAL))?
-        .figures(off.unit("standard errors"))?
-        .figures(computed("P(reject) of a token", &rejection))?
-        .figures(computed("Bias of a token", &|row| {
-            row.per_token(row.computed.bias)
-        }))?
-        .figures(computed("TV of the models", &|row| {
-            row.per_token(row.computed.distance)
-        }))?;
+        .figures(computed("Rejections", rows, rejections).decimals(4))?
+        .figures(simulated("Rejections", rows, |row| Some(figure(&row.simulated))).decimals(4))?
+        .figures(off(rows, Row::deviation))?
+        .figures(per_token("P(reject) of a token", |sums| sums.rejections))?
+        .figures(per_token("Bias of a token", |sums| sums.bias))?
+        .figures(per_token("TV of the models", |sums| sums.distance))?;
     Ok(table.note(NOTE))
 }
 
 /// The front of the chain's first position, and where the over-acceptances are on it.
-fn plot(named: &Named, rows: &[Row]) -> Result<(Plot, String)> {
+fn plot(named: &Named, rows: &[Row]) -> Result<Captioned> {
     let pair = named.chain.pairs().next();
     let points = |optimal: bool| -> Result<Vec<(f64, Figure)>> {
         let mut points = Vec::new();

@@ -134,12 +134,8 @@ impl DrafterArgs {
         let trace = Trace::open(&self.trace)?;
         let (target, basis) = self.target(&trace)?;
         let texts = self.texts(&trace, &target, basis.start)?;
-        let settings = self.settings();
-        let mut training = match self.resume {
-            true => DrafterTraining::resume(&texts, &basis, settings, &folder.checkpoint())?,
-            false => DrafterTraining::new(&texts, &basis, settings)?,
-        };
-        folder.train(&mut training)?;
+        let training = DrafterTraining::new(&texts, &basis, self.settings())?;
+        let training = folder.train(training, self.resume)?;
         self.finish(&target, &texts, &training, started)
     }
 
@@ -208,15 +204,10 @@ impl DrafterArgs {
         training: &DrafterTraining<'_>,
         started: Timestamp,
     ) -> Result<()> {
-        let split = &texts.split;
         let found = Found {
             kind: self.settings().kind,
             target: &target.name,
-            outputs: [
-                split.training.len(),
-                split.choice.len(),
-                split.held_out.len(),
-            ],
+            outputs: texts.split.sizes(),
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: training.held_out(DEPTH)?,

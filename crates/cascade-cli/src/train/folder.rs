@@ -15,7 +15,7 @@ const CHECKPOINT: &str = "checkpoint.safetensors";
 pub(super) struct TrainingFolder<'a>(pub(super) &'a Path);
 
 impl TrainingFolder<'_> {
-    pub(super) fn checkpoint(&self) -> PathBuf {
+    fn checkpoint(&self) -> PathBuf {
         self.0.join(CHECKPOINT)
     }
 
@@ -44,8 +44,13 @@ impl TrainingFolder<'_> {
         Ok(())
     }
 
-    /// Trains to the end, with a checkpoint after each epoch.
-    pub(super) fn train<N: Network>(&self, training: &mut Fit<N>) -> Result<()> {
+    /// Trains to the end, with a checkpoint after each epoch; goes on where one was saved if this
+    /// is to be resumed.
+    pub(super) fn train<N: Network>(&self, begun: Fit<N>, resume: bool) -> Result<Fit<N>> {
+        let mut training = match resume {
+            true => begun.resumed(&self.checkpoint())?,
+            false => begun,
+        };
         std::fs::create_dir_all(self.0).with_context(|| self.0.display().to_string())?;
         self.say_if_interrupted();
         while let Some(epoch) = training.epoch()? {
@@ -54,7 +59,8 @@ impl TrainingFolder<'_> {
             say(&epoch);
         }
         // A resumed training may have had no epoch left.
-        self.write_history(&training.history())
+        self.write_history(&training.history())?;
+        Ok(training)
     }
 
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {

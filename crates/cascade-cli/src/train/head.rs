@@ -119,12 +119,8 @@ impl HeadArgs {
         )?;
         let trace = Trace::open_any(&self.trace)?;
         let (drafter, examples) = self.examples(&trace)?;
-        let settings = self.settings();
-        let mut training = match self.resume {
-            true => HeadTraining::resume(&examples, settings, &folder.checkpoint())?,
-            false => HeadTraining::new(&examples, settings)?,
-        };
-        folder.train(&mut training)?;
+        let training = HeadTraining::new(&examples, self.settings())?;
+        let training = folder.train(training, self.resume)?;
         let drawn = self.target.is_some() || trace.header.sampling().is_some();
         self.finish((drafter.as_str(), drawn), &examples, &training, started)
     }
@@ -203,7 +199,7 @@ impl HeadArgs {
                 "threshold": settings.threshold, "depth": self.depth, "reject_weight": self.reject_weight,
                 "mix": self.mix, "target": self.target,
             }),
-            outputs: [split.training.len(), split.choice.len(), split.held_out.len()],
+            outputs: split.sizes(),
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: training.held_out()?,

@@ -38,15 +38,6 @@ impl Skip {
         Self::InvalidText,
         Self::TooLong,
     ];
-
-    /// Whether something is wrong with such a page; the other reasons are normal.
-    #[must_use]
-    pub fn is_bad(self) -> bool {
-        matches!(
-            self,
-            Self::Malformed | Self::Entity | Self::InvalidText | Self::TooLong
-        )
-    }
 }
 
 impl fmt::Display for Skip {

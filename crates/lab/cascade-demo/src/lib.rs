@@ -10,6 +10,4 @@ mod models;
 pub mod problems;
 
 #[cfg(feature = "models")]
-pub use models::{
-    bigram_table, checkpoint, config, register, Checkpoint, BIGRAM_TABLES, CHECKPOINTS,
-};
+pub use models::{bigram_table, checkpoint, register, BIGRAM_TABLES, CHECKPOINTS};

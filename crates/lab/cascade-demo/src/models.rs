@@ -5,33 +5,6 @@ use std::sync::Once;
 use cascade_config::{register_embedded, EmbeddedFiles};
 use cascade_models::EmbeddedModel;
 
-/// A model as a folder in the layout of Hugging Face holds it, in memory.
-#[derive(Clone, Copy)]
-pub struct Checkpoint {
-    /// Its name: `demo-t5-target`, say.
-    pub name: &'static str,
-    /// `config.json`.
-    pub config: &'static [u8],
-    /// `generation_config.json`.
-    pub generation_config: &'static [u8],
-    /// `tokenizer.json`, the same for all models of a family.
-    pub tokenizer: &'static [u8],
-    /// `model.safetensors`, or its shards in their order; each is aligned to 64 bytes, so that its
-    /// tensors can be read where they lie.
-    pub weights: &'static [&'static [u8]],
-    /// Further files and their names: `chat_template.jinja`.
-    pub further: &'static [(&'static str, &'static [u8])],
-}
-
-impl std::fmt::Debug for Checkpoint {
-    // Not megabytes of bytes.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checkpoint")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
 /// `include_bytes!` does not align, and readers of tensors need alignment.
 #[repr(C, align(64))]
 struct Aligned<B: ?Sized>(B);
@@ -68,14 +41,14 @@ macro_rules! checkpoint {
         )
     };
     ($name:literal, $further:expr, $weights:expr) => {
-        Checkpoint {
+        EmbeddedModel {
             name: $name,
             config: include_bytes!(concat!("../models/", $name, "/config.json")),
-            generation_config: include_bytes!(concat!(
+            generation_config: Some(include_bytes!(concat!(
                 "../models/",
                 $name,
                 "/generation_config.json"
-            )),
+            ))),
             tokenizer: include_bytes!(concat!("../models/", $name, "/tokenizer.json")),
             weights: $weights,
             further: $further,
@@ -83,9 +56,10 @@ macro_rules! checkpoint {
     };
 }
 
-/// All checkpoints, family by family, largest first.
+/// All checkpoints, family by family, largest first; weights are aligned to 64 bytes, so that
+/// tensors can be read where they lie.
 // A static, as a const would be embedded once per crate that names it.
-pub static CHECKPOINTS: [Checkpoint; 6] = [
+pub static CHECKPOINTS: [EmbeddedModel; 6] = [
     checkpoint!(
         "demo-t5-target",
         &[],
@@ -129,39 +103,18 @@ pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         register_embedded(EmbeddedFiles {
-            models: CHECKPOINTS.iter().map(EmbeddedModel::from).collect(),
+            models: CHECKPOINTS.to_vec(),
             tables: TABLES.to_vec(),
             configs: CONFIGS.to_vec(),
         });
     });
 }
 
-impl From<&Checkpoint> for EmbeddedModel {
-    fn from(checkpoint: &Checkpoint) -> Self {
-        Self {
-            name: checkpoint.name,
-            config: checkpoint.config,
-            generation_config: Some(checkpoint.generation_config),
-            tokenizer: checkpoint.tokenizer,
-            weights: checkpoint.weights,
-            further: checkpoint.further,
-        }
-    }
-}
-
 /// The checkpoint of that name, such as `demo-t5-target`.
-pub fn checkpoint(name: &str) -> Option<&'static Checkpoint> {
+pub fn checkpoint(name: &str) -> Option<&'static EmbeddedModel> {
     CHECKPOINTS
         .iter()
         .find(|checkpoint| checkpoint.name == name)
-}
-
-/// The configuration of that name, `demo-t5` or `demo-llama`, as YAML for `cascade-config`.
-pub fn config(name: &str) -> Option<&'static str> {
-    CONFIGS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, text)| *text)
 }
 
 /// The bigram table of that name, one of [`BIGRAM_TABLES`]: a safetensors file, aligned to 64
@@ -196,7 +149,7 @@ mod tests {
     fn every_json_file_parses_and_sizes_agree() {
         for checkpoint in &CHECKPOINTS {
             let config = json(checkpoint.config);
-            assert!(json(checkpoint.generation_config).is_object());
+            assert!(json(checkpoint.generation_config.unwrap()).is_object());
             let tokenizer = json(checkpoint.tokenizer);
             let vocabulary = &tokenizer["model"]["vocab"];
             let pieces = vocabulary

@@ -6,8 +6,7 @@
 //! confidence intervals.
 //!
 //! Every figure belongs to one kind of [`Evidence`]. A column of a table and a series of a plot
-//! have one, and their figures have none, so that kinds cannot be mixed in a column;
-//! [`Figures::by_evidence`] makes one column per kind of figures that differ in it.
+//! have one, and their figures have none, so that kinds cannot be mixed in a column.
 //!
 //! Output is a function of its input: no clock is read, no font but the embedded one is used for
 //! pictures, and the same report is the same bytes on every run. (Only [`Machine::this`] reads its

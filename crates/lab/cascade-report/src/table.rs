@@ -40,22 +40,6 @@ impl Figures {
         }
     }
 
-    /// One column for each kind of evidence that occurs, in the order of [`Evidence::ALL`]. A
-    /// figure is in the column of its kind and is missing from the others.
-    pub fn by_evidence(header: &str, figures: &[Option<(Evidence, Figure)>]) -> Vec<Self> {
-        let of = |kind: Evidence| {
-            let column = figures.iter().map(move |cell| match cell {
-                Some((evidence, figure)) if *evidence == kind => Some(*figure),
-                _ => None,
-            });
-            Self::new(header, kind, column)
-        };
-        let columns = Evidence::ALL.into_iter().map(of);
-        columns
-            .filter(|column| column.figures.iter().any(Option::is_some))
-            .collect()
-    }
-
     /// The unit of the figures.
     #[must_use]
     pub fn unit(mut self, unit: impl Into<String>) -> Self {

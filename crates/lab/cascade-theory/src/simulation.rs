@@ -2,11 +2,12 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
 
 use crate::{AcceptanceRate, Error, Result, System};
 
 /// What a simulation found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Simulated {
     /// Tokens emitted over time taken, in forwards of the target: an estimate of the EWIF.
     pub ewif: f64,

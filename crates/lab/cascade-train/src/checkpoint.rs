@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use candle_core::safetensors::Load;
 use candle_core::{Device, Tensor};
-use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
@@ -28,25 +28,40 @@ pub(crate) struct State {
 }
 
 /// Writes tensors and state, as a whole.
-pub(crate) fn save(path: &Path, state: &State, tensors: &[(String, Tensor)]) -> Result<()> {
-    let mut bytes = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
-        let numbers = tensor.flatten_all()?.to_vec1::<f32>()?;
-        let raw: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-        bytes.push((name, tensor.dims().to_vec(), raw));
-    }
-    let problem = |error: &dyn std::fmt::Display| Error::Checkpoint {
-        file: path.to_owned(),
-        problem: error.to_string(),
+pub(crate) fn save(path: &Path, state: &State, tensors: Vec<(String, Tensor)>) -> Result<()> {
+    let text = serde_json::to_string(state).map_err(|error| wrong(path, error))?;
+    write(path, (STATE, text), tensors)
+}
+
+/// What [`save`] wrote; `None` if there is no file.
+pub(crate) fn load(path: &Path) -> Result<Option<(State, HashMap<String, Tensor>)>> {
+    let Some(bytes) = read(path, LARGEST)? else {
+        return Ok(None);
     };
-    let mut views = Vec::with_capacity(bytes.len());
-    for (name, shape, raw) in &bytes {
-        let view = TensorView::new(Dtype::F32, shape.clone(), raw);
-        views.push((name.as_str(), view.map_err(|error| problem(&error))?));
+    let (state, file) = open(path, &bytes, STATE)?;
+    let state = state.ok_or_else(|| wrong(path, "it is no checkpoint of a training"))?;
+    let state =
+        serde_json::from_str(&state).map_err(|error| wrong(path, format!("its state: {error}")))?;
+    let mut tensors = HashMap::new();
+    for (name, view) in file.iter() {
+        if view.dtype() != Dtype::F32 {
+            let problem = format!("`{name}` is {:?}, not F32", view.dtype());
+            return Err(wrong(path, problem));
+        }
+        tensors.insert(name.to_owned(), view.load(&Device::Cpu)?);
     }
-    let text = serde_json::to_string(state).map_err(|error| problem(&error))?;
-    let metadata = HashMap::from([(STATE.to_owned(), text)]);
-    let file = safetensors::serialize(views, Some(metadata)).map_err(|error| problem(&error))?;
+    Ok(Some((state, tensors)))
+}
+
+/// Writes tensors, and a text by which the file is known again, as a whole.
+pub(crate) fn write(
+    path: &Path,
+    (key, text): (&str, String),
+    tensors: Vec<(String, Tensor)>,
+) -> Result<()> {
+    let metadata = HashMap::from([(key.to_owned(), text)]);
+    let file = safetensors::serialize(tensors, Some(metadata));
+    let file = file.map_err(|error| wrong(path, error))?;
     cascade_fs::write(path, &file).map_err(|source| Error::Io {
         action: "write",
         file: path.to_owned(),
@@ -54,42 +69,36 @@ pub(crate) fn save(path: &Path, state: &State, tensors: &[(String, Tensor)]) -> 
     })
 }
 
-/// What [`save`] wrote; `None` if there is no file.
-pub(crate) fn load(path: &Path) -> Result<Option<(State, HashMap<String, Tensor>)>> {
-    let bytes = match cascade_fs::read(path, LARGEST) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => {
-            return Err(Error::Io {
-                action: "read",
-                file: path.to_owned(),
-                source,
-            })
-        }
-        Ok(bytes) => bytes,
-    };
-    let problem = |problem: String| Error::Checkpoint {
-        file: path.to_owned(),
-        problem,
-    };
-    let (_, header) =
-        SafeTensors::read_metadata(&bytes).map_err(|error| problem(error.to_string()))?;
-    let state = header.metadata().as_ref().and_then(|m| m.get(STATE));
-    let state = state.ok_or_else(|| problem("it is no checkpoint of a training".to_owned()))?;
-    let state: State =
-        serde_json::from_str(state).map_err(|error| problem(format!("its state: {error}")))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| problem(error.to_string()))?;
-    let mut tensors = HashMap::new();
-    for (name, view) in file.iter() {
-        if view.dtype() != Dtype::F32 {
-            return Err(problem(format!("`{name}` is {:?}, not F32", view.dtype())));
-        }
-        let numbers: Vec<f32> = view
-            .data()
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-            .collect();
-        let tensor = Tensor::from_vec(numbers, view.shape(), &Device::Cpu)?;
-        tensors.insert(name.to_owned(), tensor);
+/// The bytes of a file; `None` if there is none.
+pub(crate) fn read(path: &Path, largest: u64) -> Result<Option<Vec<u8>>> {
+    match cascade_fs::read(path, largest) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io {
+            action: "read",
+            file: path.to_owned(),
+            source,
+        }),
+        Ok(bytes) => Ok(Some(bytes)),
     }
-    Ok(Some((state, tensors)))
+}
+
+/// The text of [`write`], if there is one, and the tensors.
+pub(crate) fn open<'b>(
+    path: &Path,
+    bytes: &'b [u8],
+    key: &str,
+) -> Result<(Option<String>, SafeTensors<'b>)> {
+    let header = SafeTensors::read_metadata(bytes);
+    let (_, header) = header.map_err(|error| wrong(path, error))?;
+    let text = header.metadata().as_ref().and_then(|m| m.get(key));
+    let file = SafeTensors::deserialize(bytes).map_err(|error| wrong(path, error))?;
+    Ok((text.cloned(), file))
+}
+
+/// A file that is not what it should be.
+pub(crate) fn wrong(path: &Path, problem: impl ToString) -> Error {
+    Error::Checkpoint {
+        file: path.to_owned(),
+        problem: problem.to_string(),
+    }
 }

@@ -82,6 +82,11 @@ impl Split {
 }
 
 impl<T> Split<T> {
+    /// Outputs to train on, to choose by, and held out.
+    pub fn sizes(&self) -> [usize; 3] {
+        [&self.training, &self.choice, &self.held_out].map(Vec::len)
+    }
+
     /// Splits what has tokens.
     pub(crate) fn of(mut outputs: Vec<T>, seed: u64) -> Result<Self> {
         let count = outputs.len();

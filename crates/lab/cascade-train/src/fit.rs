@@ -143,7 +143,10 @@ impl<N: Network> Fit<N> {
     }
 
     /// Goes on where a checkpoint was saved, or begins if there is none.
-    pub(crate) fn resumed(mut self, path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if it is of another training; [`Error::Io`].
+    pub fn resumed(mut self, path: &Path) -> Result<Self> {
         let Some((state, mut tensors)) = checkpoint::load(path)? else {
             return Ok(self);
         };
@@ -180,7 +183,7 @@ impl<N: Network> Fit<N> {
             ];
             tensors.extend(kinds.map(|(kind, t)| (format!("{kind}.{i}"), t.clone())));
         }
-        checkpoint::save(path, &self.state, &tensors)
+        checkpoint::save(path, &self.state, tensors)
     }
 
     /// Epochs that are done.
@@ -276,6 +279,23 @@ impl<N: Network> Fit<N> {
             .map(|parameter| parameter.value.as_tensor().clone())
             .collect()
     }
+}
+
+/// The mean loss of examples, a batch at a time.
+pub(crate) fn mean_loss<E>(
+    examples: &[E],
+    batch: usize,
+    loss: impl Fn(&[&E]) -> Result<Option<(Tensor, usize)>>,
+) -> Result<f64> {
+    let (mut sum, mut terms) = (0.0, 0);
+    for batch in examples.chunks(batch) {
+        let batch: Vec<&E> = batch.iter().collect();
+        if let Some((loss, count)) = loss(&batch)? {
+            sum += f64::from(loss.to_scalar::<f32>()?) * count as f64;
+            terms += count;
+        }
+    }
+    Ok(sum / terms.max(1) as f64)
 }
 
 fn take(

@@ -1,7 +1,5 @@
 //! The training of a classifier.
 
-use std::path::Path;
-
 use candle_core::{Device, Tensor};
 use cascade_engine::{ClassifierWeights, CLASSIFIER_FEATURES};
 use rand::{Rng, SeedableRng};
@@ -87,14 +85,6 @@ impl<'a> Training<'a> {
         let weights = first_weights(&settings)?;
         let fingerprint = fingerprint(split, &settings);
         Self::start(network, settings.plan(), &weights, fingerprint)
-    }
-
-    /// Goes on where a checkpoint was saved, or begins if there is none.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); [`Error::Checkpoint`] if it is of another training.
-    pub fn resume(split: &'a Split, settings: Settings, path: &Path) -> Result<Self> {
-        Self::new(split, settings)?.resumed(path)
     }
 
     /// The weights of the best epoch.

@@ -406,7 +406,7 @@ impl ModelPool {
                 true => self.known_costs(levels(config))?,
                 false => Vec::new(),
             },
-            fixed: self.fixed_costs,
+            fixed: self.options.fixed_costs,
             ..assumed_costs(parts)
         };
         Ok(config

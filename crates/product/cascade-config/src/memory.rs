@@ -250,7 +250,7 @@ impl ModelPool {
             return Ok(());
         };
         let (models, needed) = (demand.names.join(", "), demand.total);
-        match self.overcommit {
+        match self.options.overcommit {
             Overcommit::Refuse => Err(Error::Memory {
                 file: config.label.clone(),
                 models,

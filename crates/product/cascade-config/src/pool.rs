@@ -92,18 +92,12 @@ impl AssembleOptions {
 pub struct ModelPool {
     /// Where models without a device of their own compute.
     spec: DeviceSpec,
-    /// Where all models compute whatever they say.
-    forced: Option<DeviceSpec>,
-    hub: HubOptions,
-    progress: bool,
-    notices: Notices,
+    /// With the device that all models compute on whatever they say, if there is one.
+    pub(crate) options: AssembleOptions,
     /// What cascades have said, each once for all of them.
     said: Arc<Mutex<BTreeSet<String>>>,
-    pub(crate) overcommit: Overcommit,
     /// Models that were said not to fit into memory.
     pub(crate) too_large: Mutex<HashSet<String>>,
-    costs: Vec<(String, CostFile)>,
-    pub(crate) fixed_costs: bool,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
     heads: Mutex<Vec<LoadedHead>>,
@@ -150,15 +144,9 @@ impl ModelPool {
     pub fn new(device: DeviceSpec, options: &AssembleOptions) -> Self {
         Self {
             spec: device,
-            forced: options.device,
-            hub: options.hub.clone(),
-            progress: options.progress,
-            notices: options.notices.clone(),
+            options: options.clone(),
             said: Arc::default(),
-            overcommit: options.overcommit,
             too_large: Mutex::default(),
-            costs: options.costs.clone(),
-            fixed_costs: options.fixed_costs,
             devices: Mutex::default(),
             models: Mutex::default(),
             heads: Mutex::default(),
@@ -187,7 +175,7 @@ impl ModelPool {
     /// # Errors
     /// A device that is not there.
     pub fn device(&self, neural: &Neural) -> cascade_models::Result<OpenDevice> {
-        let spec = self.forced.or(neural.device).unwrap_or(self.spec);
+        let spec = self.options.device.or(neural.device).unwrap_or(self.spec);
         let mut devices = lock(&self.devices);
         if let Some(device) = devices.get(&spec) {
             return Ok(device.clone());
@@ -203,7 +191,7 @@ impl ModelPool {
     pub fn notes(&self) -> Vec<String> {
         let devices = lock(&self.devices);
         let auto = devices.get(&DeviceSpec::Auto);
-        let is_news = |opened: &&OpenDevice| !opened.no_driver || self.forced.is_some();
+        let is_news = |opened: &&OpenDevice| !opened.no_driver || self.options.device.is_some();
         let reason = auto.filter(is_news);
         let reason = reason.and_then(|opened| opened.no_gpu.as_ref());
         let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
@@ -248,14 +236,14 @@ impl ModelPool {
         &self,
         neural: impl Iterator<Item = Option<&'n Neural>>,
     ) -> Result<Vec<Option<RowTimes>>> {
-        if self.costs.is_empty() {
+        if self.options.costs.is_empty() {
             return Ok(Vec::new());
         }
         let used: Vec<Option<Measured>> = neural
             .map(|neural| neural.map(|neural| self.measured(neural)).transpose())
             .collect::<cascade_models::Result<_>>()
             .map_err(Error::Device)?;
-        for (name, file) in &self.costs {
+        for (name, file) in &self.options.costs {
             let same = used
                 .iter()
                 .flatten()
@@ -267,6 +255,7 @@ impl ModelPool {
         }
         let of = |used: Option<Measured>| {
             let found = self
+                .options
                 .costs
                 .iter()
                 .find(|(_, file)| Some(&file.of) == used.as_ref());
@@ -277,7 +266,7 @@ impl ModelPool {
 
     /// Which costs a cascade begins with, if its forwards are `live`.
     pub(crate) fn notes_on_costs(&self, live: bool) -> impl Iterator<Item = String> + '_ {
-        let costs = self.costs.iter().filter(move |_| live);
+        let costs = self.options.costs.iter().filter(move |_| live);
         costs.map(|(name, file)| file.describe(name))
     }
 
@@ -369,7 +358,7 @@ impl ModelPool {
 
     /// Where notices go.
     pub(crate) fn notices(&self) -> Notices {
-        self.notices.clone()
+        self.options.notices.clone()
     }
 
     /// Says what a cascade has to say, unless another has said it.
@@ -399,17 +388,7 @@ impl ModelPool {
     ) -> Option<Tokenizer> {
         let tokenizer = match self.loaded(target) {
             Some(model) => model.tokenizer.clone(),
-            None => {
-                let options = AssembleOptions {
-                    device: self.forced,
-                    hub: self.hub.clone(),
-                    progress: self.progress,
-                    notices: self.notices(),
-                    overcommit: self.overcommit,
-                    ..AssembleOptions::default()
-                };
-                target.load_tokenizer(&options).ok()?
-            }
+            None => target.load_tokenizer(&self.options).ok()?,
         };
         (tokenizer.fingerprint() == *vocabulary).then_some(tokenizer)
     }
@@ -464,11 +443,11 @@ impl ModelPool {
             dtype: neural.dtype_on(!device.is_gpu()),
             cache_dtype: neural.cache_dtype,
             device,
-            hub: self.hub.clone(),
-            progress: self.progress,
+            hub: self.options.hub.clone(),
+            progress: self.options.progress,
             tokenizer: neural.tokenizer.clone(),
             // What there is to say has been said of all models together.
-            overcommit: match self.overcommit {
+            overcommit: match self.options.overcommit {
                 Overcommit::Refuse => Overcommit::Refuse,
                 _ => Overcommit::Allow,
             },

@@ -12,4 +12,5 @@ mod rope;
 pub use config::DecoderConfig;
 pub(crate) use config::{LayerKind, ProjectionLayout};
 pub(crate) use family::of as family;
+pub(crate) use layers::Layer;
 pub(crate) use rope::Rotations;

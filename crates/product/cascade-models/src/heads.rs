@@ -10,6 +10,7 @@ mod config;
 mod eagle;
 mod eagle3;
 mod fed_rows;
+mod layer;
 mod medusa;
 mod mtp;
 mod observed;

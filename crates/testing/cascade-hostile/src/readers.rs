@@ -22,15 +22,20 @@ use crate::Reader;
 
 type Outcome = Result<(), String>;
 
+/// Files of a folder, by their names.
+macro_rules! files {
+    ($folder:literal, $($name:literal),+) => {
+        &[$(($name, include_bytes!(concat!($folder, $name)))),+]
+    };
+}
+
 /// A good model, of which one file at a time is replaced: a LLaMA of one layer.
-const MODEL: &[(&str, &[u8])] = &[
-    ("config.json", include_bytes!("../good/config.json")),
-    (
-        "model.safetensors",
-        include_bytes!("../good/model.safetensors"),
-    ),
-    ("tokenizer.json", include_bytes!("../good/tokenizer.json")),
-];
+const MODEL: &[(&str, &[u8])] = files!(
+    "../good/",
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json"
+);
 
 /// The same of a T5.
 const T5: &[(&str, &[u8])] = &[
@@ -46,30 +51,16 @@ const T5: &[(&str, &[u8])] = &[
 ];
 
 /// A good folder of results.
-const RESULTS: &[(&str, &[u8])] = &[
-    ("plan.json", include_bytes!("../good/results/plan.json")),
-    (
-        "experiment.json",
-        include_bytes!("../good/results/experiment.json"),
-    ),
-    (
-        "results.jsonl",
-        include_bytes!("../good/results/results.jsonl"),
-    ),
-    (
-        "samples.jsonl",
-        include_bytes!("../good/results/samples.jsonl"),
-    ),
-    (
-        "manifest.json",
-        include_bytes!("../good/results/manifest.json"),
-    ),
-    (
-        "walltime.jsonl",
-        include_bytes!("../good/results/walltime.jsonl"),
-    ),
-    ("costs.json", include_bytes!("../good/results/costs.json")),
-];
+const RESULTS: &[(&str, &[u8])] = files!(
+    "../good/results/",
+    "plan.json",
+    "experiment.json",
+    "results.jsonl",
+    "samples.jsonl",
+    "manifest.json",
+    "walltime.jsonl",
+    "costs.json"
+);
 
 /// A good acceptance head.
 const HEAD: &[(&str, &[u8])] = &[

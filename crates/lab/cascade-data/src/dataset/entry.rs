@@ -155,7 +155,7 @@ impl Entry {
 fn strings(values: Vec<Value>, name: &str, expected: &str) -> Result<Vec<String>> {
     let string = |value| match value {
         Value::String(text) => Ok(text),
-        other => Err(must_be(name, expected, in_a_list(&other))),
+        other => Err(must_be(name, expected, &in_a_list(&other))),
     };
     values.into_iter().map(string).collect()
 }
@@ -184,13 +184,10 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn in_a_list(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null in a list",
-        Value::Bool(_) => "a boolean in a list",
-        Value::Number(_) => "a number in a list",
-        Value::String(_) => "a string in a list",
-        Value::Array(_) => "a list in a list",
-        Value::Object(_) => "an object in a list",
-    }
+fn in_a_list(value: &Value) -> String {
+    let name = match value {
+        Value::Array(_) => "a list",
+        value => type_name(value),
+    };
+    format!("{name} in a list")
 }

@@ -71,11 +71,6 @@ impl Forwards {
     pub fn tokens_per_forward(&self) -> f64 {
         self.tokens as f64 / self.forwards as f64
     }
-
-    /// Nodes of a draft, in the mean; NaN without forwards.
-    pub fn drafted_per_forward(&self) -> f64 {
-        self.drafted as f64 / self.forwards as f64
-    }
 }
 
 impl AddAssign for Forwards {

@@ -153,7 +153,6 @@ fn forwards_emit_what_is_accepted_and_one_token_more() {
     };
     assert_eq!(forwards, expected);
     assert_eq!(forwards.tokens_per_forward(), 2.0);
-    assert_eq!(forwards.drafted_per_forward(), 3.0);
     assert_eq!(
         drafter.observed,
         [

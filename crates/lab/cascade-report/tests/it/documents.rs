@@ -136,22 +136,6 @@ fn columns_that_break_the_rules_are_refused() {
 }
 
 #[test]
-fn kinds_of_evidence_get_a_column_each() {
-    let figure = Figure::new(1.0);
-    let cells = [
-        Some((Evidence::Replayed, figure)),
-        None,
-        Some((Evidence::Measured, figure)),
-    ];
-    let columns = Figures::by_evidence("SWI", &cells);
-    let expected = [
-        Figures::new("SWI", Evidence::Measured, [None, None, Some(figure)]),
-        Figures::new("SWI", Evidence::Replayed, [Some(figure), None, None]),
-    ];
-    assert_eq!(columns, expected);
-}
-
-#[test]
 fn plots_that_cannot_be_drawn_are_refused() {
     let lines = |y: Axis, points: &[(f64, f64)]| {
         let points: Vec<_> = points.iter().map(|&(x, y)| (x, Figure::new(y))).collect();

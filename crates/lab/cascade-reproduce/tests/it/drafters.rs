@@ -1,12 +1,12 @@
 //! Drafters of all kinds side by side, heads among them.
 
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use cascade_config::{AssembleOptions, Config};
-use cascade_report::{Machine, Manifest};
-use cascade_reproduce::{report, Choice, Definition, Experiment, Kind, Run, Shard};
+use cascade_reproduce::{Choice, Definition, Experiment, Kind};
+
+use crate::{reported, run, runs};
 
 const SIDE_BY_SIDE: &str = "
 title: Drafters beside each other
@@ -72,9 +72,7 @@ fn experiment(config: &Config) -> Experiment {
 }
 
 fn results(experiment: &Experiment, folder: &Path) -> Vec<u8> {
-    experiment
-        .run(folder, Shard::default(), false, NonZeroUsize::MIN, || ())
-        .unwrap();
+    run(experiment, folder, "1/1", false).unwrap();
     fs::read(folder.join("results.jsonl")).unwrap()
 }
 
@@ -93,11 +91,7 @@ fn rows_are_what_the_models_have_and_heads_take_part() {
     let places: Vec<&str> = one.plan().models.iter().map(|m| m.place.as_str()).collect();
     assert_eq!(places, ["target", "small", "Medusa"]);
     let written = results(&one, &folder.path().join("one"));
-    let text = String::from_utf8(written.clone()).unwrap();
-    let runs: Vec<Run> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let runs = runs(&folder.path().join("one"));
     assert_eq!(runs.len(), 2 * 5);
     let alone = runs
         .iter()
@@ -112,15 +106,7 @@ fn rows_are_what_the_models_have_and_heads_take_part() {
     let two = experiment(&config);
     assert_eq!(written, results(&two, &folder.path().join("two")));
 
-    let machine = Machine {
-        os: String::new(),
-        cpu: String::new(),
-        cores: 1,
-        memory: 0,
-        accelerators: Vec::new(),
-    };
-    let manifest = Manifest::new(Vec::new(), machine, Default::default());
-    let reported = report(&folder.path().join("one"), manifest).unwrap();
+    let reported = reported(&folder.path().join("one"));
     assert_eq!(reported.unequal, 0);
     let tables: Vec<String> = reported
         .tables

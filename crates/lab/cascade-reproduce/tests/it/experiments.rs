@@ -11,11 +11,10 @@ use cascade_data::DataSource;
 use cascade_engine::Options;
 use cascade_eval::trace::{Finish, Header, Record, Trace};
 use cascade_ngram::{MaxGram, PromptLookup};
-use cascade_report::{Machine, Manifest};
-use cascade_reproduce::{
-    merge, report, Choice, Definition, Error, Experiment, Reported, Run, Shard,
-};
+use cascade_reproduce::{merge, Choice, Definition, Error, Experiment, Reported, Shard};
 use serde_json::Value;
+
+use crate::{reported, run, runs};
 
 const SMALL: &str = "
 title: A small comparison
@@ -73,38 +72,6 @@ fn problems() -> Vec<cascade_data::Sample> {
 
 fn experiment() -> Experiment {
     prepare(&Choice::default()).unwrap()
-}
-
-fn run(experiment: &Experiment, folder: &Path, shard: &str, resume: bool) -> Result<(), Error> {
-    experiment.run(
-        folder,
-        shard.parse().unwrap(),
-        resume,
-        NonZeroUsize::MIN,
-        || (),
-    )
-}
-
-fn reported(folder: &Path) -> Reported {
-    let machine = Machine {
-        os: String::new(),
-        cpu: String::new(),
-        cores: 1,
-        memory: 0,
-        accelerators: Vec::new(),
-    };
-    report(
-        folder,
-        Manifest::new(Vec::new(), machine, Default::default()),
-    )
-    .unwrap()
-}
-
-fn lines(folder: &Path) -> Vec<Run> {
-    let text = fs::read_to_string(folder.join("results.jsonl")).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 /// Also where some of the answers were there before. There are no times of single answers.
@@ -194,7 +161,7 @@ fn a_run_is_the_same_after_an_interruption_and_in_shards() {
 fn results_are_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/1", false).unwrap();
-    let runs = lines(folder.path());
+    let runs = runs(folder.path());
     assert_eq!(runs.len(), 3 * 4);
     for prompt in runs.chunks(4) {
         let plain = &prompt[0];
@@ -284,7 +251,7 @@ fn reports_show_who_drafted_every_token() {
     assert_eq!(html.matches("<article class=\"sample\">").count(), 3);
     assert_eq!(html.matches("<ul class=\"legend\"").count(), 3);
     // The best cascade is the one with Max-Gram: the last of each prompt's four.
-    let runs = lines(folder.path());
+    let runs = runs(folder.path());
     for (run, article) in runs.chunks(4).zip(html.split("<article").skip(1)) {
         let run = &run[3];
         let answer = article.split("class=\"answer\"").nth(1).unwrap();
@@ -351,7 +318,7 @@ fn counts_equal_a_recount() {
     let source = cascade_config::model_source("embedded:demo-t5-base").unwrap();
     let base = cascade_models::load(&source, &cascade_models::LoadOptions::default()).unwrap();
     let questions = problems();
-    for (sample, runs) in questions.iter().zip(lines(folder.path()).chunks(4)) {
+    for (sample, runs) in questions.iter().zip(runs(folder.path()).chunks(4)) {
         let text = sample
             .prompt(cascade_data::PromptTemplate::Problem)
             .unwrap();
@@ -553,7 +520,7 @@ fn a_replay_counts_as_a_direct_comparison_does() {
     );
     let folder = tempfile::tempdir().unwrap();
     run(&experiment.unwrap(), folder.path(), "1/1", false).unwrap();
-    let runs = lines(folder.path());
+    let runs = runs(folder.path());
     let direct = |drafter: &mut dyn Drafter, record: &Record| {
         let tokens = [record.context.as_slice(), &record.output].concat();
         drafter.set_source(&[]);

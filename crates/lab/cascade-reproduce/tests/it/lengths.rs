@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
 use cascade_config::AssembleOptions;
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
 use cascade_eval::trace::Trace;
-use cascade_report::{Machine, Manifest, Table};
+use cascade_report::Table;
 use cascade_reproduce::{
-    merge, report, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported,
-    Run,
+    merge, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported, Run,
 };
 use cascade_trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
+
+use crate::{reported, run, runs};
 
 const SMALL: &str = "
 title: Small lengths
@@ -138,35 +138,6 @@ fn prepare_some(rules: Option<&Path>, limit: Option<usize>) -> Result<Experiment
     };
     let config = crate::demo();
     Experiment::prepare(&definition(), &config, &AssembleOptions::default(), &choice)
-}
-
-fn run(experiment: &Experiment, folder: &Path, shard: &str, resume: bool) -> Result<(), Error> {
-    experiment.run(
-        folder,
-        shard.parse().unwrap(),
-        resume,
-        NonZeroUsize::MIN,
-        || (),
-    )
-}
-
-fn reported(folder: &Path) -> Reported {
-    let machine = Machine {
-        os: String::new(),
-        cpu: String::new(),
-        cores: 1,
-        memory: 0,
-        accelerators: Vec::new(),
-    };
-    let manifest = Manifest::new(Vec::new(), machine, Default::default());
-    report(folder, manifest).unwrap()
-}
-
-fn runs(folder: &Path) -> Vec<Run> {
-    let text = fs::read_to_string(folder.join("results.jsonl")).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 fn table<'a>(reported: &'a Reported, title: &str) -> &'a Table {

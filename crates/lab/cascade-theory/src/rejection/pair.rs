@@ -131,18 +131,8 @@ impl Pair {
         Ok(self.tokens().map(accepted).collect())
     }
 
-    /// The distribution that is emitted if tokens are accepted with `accept` (b) and replaced in
-    /// the best way (Theorem 4): b·drafter + P(reject)·replacement, where the replacement is
-    /// proportional to max(0, target − b·drafter). It misses the target by
-    /// [`least_bias`](Self::least_bias).
-    ///
-    /// # Errors
-    /// [`Error::Vocabulary`] if `accept` is not of the vocabulary's size.
-    pub fn emitted_by(&self, accept: &[AcceptanceRate]) -> Result<Vec<f64>> {
-        self.emitted_with(accept, &self.missing(accept))
-    }
-
-    /// The same with another replacement, not normalised.
+    /// The distribution that is emitted if tokens are accepted with `accept` (b) and replaced by
+    /// draws from `replacement`, which need not be normalised: b·drafter + P(reject)·replacement.
     pub(super) fn emitted_with(
         &self,
         accept: &[AcceptanceRate],

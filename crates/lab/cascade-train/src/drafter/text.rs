@@ -1,15 +1,15 @@
 //! Recorded texts of a target and its hidden states, in files.
 
-use std::collections::HashMap;
 use std::path::Path;
 
+use candle_core::safetensors::Load;
 use candle_core::{Device, Tensor};
 use cascade_core::{HiddenLayer, Scorer, TokenId, TokenTree, Want};
 use cascade_eval::trace::Record;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 use sha2::{Digest, Sha256};
 
+use crate::checkpoint::{self, wrong};
 use crate::fit::digits;
 use crate::{Error, Result, Split};
 
@@ -200,84 +200,38 @@ fn texts_of(path: &Path, piece: &[Said], states: &Tensor) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-fn wrong(path: &Path, problem: impl ToString) -> Error {
-    Error::Checkpoint {
-        file: path.to_owned(),
-        problem: problem.to_string(),
-    }
-}
-
 /// Writes states and the tokens that they are of, as a whole.
 fn write(path: &Path, piece: &[Said], states: &Tensor, fingerprint: &str) -> Result<()> {
-    let floats: Vec<u8> = {
-        let numbers = states.flatten_all()?.to_vec1::<f32>()?;
-        numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+    let ints = |numbers: Vec<u32>| {
+        let count = numbers.len();
+        Tensor::from_vec(numbers, count, &Device::Cpu)
     };
-    let ints =
-        |numbers: Vec<u32>| -> Vec<u8> { numbers.into_iter().flat_map(u32::to_le_bytes).collect() };
-    let tokens: Vec<u32> = piece.iter().flat_map(|said| said.tokens.clone()).collect();
     let lengths = |of: fn(&Said) -> usize| ints(piece.iter().map(|said| of(said) as u32).collect());
-    let count = piece.len();
-    let parts = [
-        ("states", Dtype::F32, states.dims().to_vec(), floats),
-        ("tokens", Dtype::U32, vec![tokens.len()], ints(tokens)),
-        (
-            "lengths",
-            Dtype::U32,
-            vec![count],
-            lengths(|said| said.tokens.len()),
-        ),
-        (
-            "prompts",
-            Dtype::U32,
-            vec![count],
-            lengths(|said| said.prompt),
-        ),
+    let tokens = piece.iter().flat_map(|said| said.tokens.clone()).collect();
+    let tensors = [
+        ("states", states.clone()),
+        ("tokens", ints(tokens)?),
+        ("lengths", lengths(|said| said.tokens.len())?),
+        ("prompts", lengths(|said| said.prompt)?),
     ];
-    let mut views = Vec::with_capacity(parts.len());
-    for (name, dtype, shape, bytes) in &parts {
-        let view = TensorView::new(*dtype, shape.clone(), bytes);
-        views.push((*name, view.map_err(|error| wrong(path, error))?));
-    }
-    let metadata = HashMap::from([(FINGERPRINT.to_owned(), fingerprint.to_owned())]);
-    let file = safetensors::serialize(views, Some(metadata)).map_err(|error| wrong(path, error))?;
-    cascade_fs::write(path, &file).map_err(|source| Error::Io {
-        action: "write",
-        file: path.to_owned(),
-        source,
-    })
+    let tensors = tensors.map(|(name, tensor)| (name.to_owned(), tensor));
+    let fingerprint = (FINGERPRINT, fingerprint.to_owned());
+    checkpoint::write(path, fingerprint, tensors.into())
 }
 
 /// The states of a file; `None` if there is none.
 fn read(path: &Path, fingerprint: &str) -> Result<Option<Tensor>> {
-    let bytes = match cascade_fs::read(path, LARGEST) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => {
-            return Err(Error::Io {
-                action: "read",
-                file: path.to_owned(),
-                source,
-            })
-        }
-        Ok(bytes) => bytes,
+    let Some(bytes) = checkpoint::read(path, LARGEST)? else {
+        return Ok(None);
     };
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| wrong(path, error))?;
-    let found = header.metadata().as_ref().and_then(|m| m.get(FINGERPRINT));
-    if found.map(String::as_str) != Some(fingerprint) {
+    let (found, file) = checkpoint::open(path, &bytes, FINGERPRINT)?;
+    if found.as_deref() != Some(fingerprint) {
         let problem = "it was recorded with other texts, or of another target";
         return Err(wrong(path, problem));
     }
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| wrong(path, error))?;
     let states = file.tensor("states").map_err(|error| wrong(path, error))?;
     if states.dtype() != Dtype::F32 {
         return Err(wrong(path, "its states are not F32"));
     }
-    let numbers = states.data().chunks_exact(4);
-    let numbers = numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    let numbers: Vec<f32> = numbers.collect();
-    Ok(Some(Tensor::from_vec(
-        numbers,
-        states.shape(),
-        &Device::Cpu,
-    )?))
+    Ok(Some(states.load(&Device::Cpu)?))
 }

@@ -1,14 +1,10 @@
 //! The training of a head.
 
-use std::path::Path;
-
 use candle_core::{Device, Tensor};
 use cascade_core::TokenId;
 use cascade_models::HeadBasis;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use safetensors::tensor::TensorView;
-use safetensors::Dtype;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -18,7 +14,7 @@ use super::eagle::Eagle;
 use super::layer::LayerShape;
 use super::medusa::Medusa;
 use super::{DrafterTexts, Text};
-use crate::fit::{check_counts, digits, Fit, Network, Plan};
+use crate::fit::{check_counts, digits, mean_loss, Fit, Network, Plan};
 use crate::{Error, Result};
 
 /// What kind of head is trained.
@@ -238,19 +234,6 @@ impl<'a> DrafterTraining<'a> {
         Self::start(network, plan, &weights, fingerprint)
     }
 
-    /// Goes on where a checkpoint was saved, or begins if there is none.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); [`Error::Checkpoint`] if it is of another training.
-    pub fn resume(
-        texts: &'a DrafterTexts,
-        basis: &HeadBasis,
-        settings: DrafterSettings,
-        path: &Path,
-    ) -> Result<Self> {
-        Self::new(texts, basis, settings)?.resumed(path)
-    }
-
     /// The files of the best epoch's head, as a `head:` of a configuration reads them: config.json,
     /// and the weights in f32.
     ///
@@ -260,18 +243,8 @@ impl<'a> DrafterTraining<'a> {
         let head = &self.network.head;
         let config = serde_json::to_vec_pretty(&head.config(&self.network.shared));
         let problem = |error: &dyn std::fmt::Display| candle_core::Error::Msg(error.to_string());
-        let mut bytes = Vec::new();
-        for ((name, shape), weights) in head.parts().into_iter().zip(self.best()) {
-            let numbers = weights.flatten_all()?.to_vec1::<f32>()?;
-            let raw: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            bytes.push((name, shape, raw));
-        }
-        let mut views = Vec::with_capacity(bytes.len());
-        for (name, shape, raw) in &bytes {
-            let view = TensorView::new(Dtype::F32, shape.clone(), raw);
-            views.push((name.as_str(), view.map_err(|error| problem(&error))?));
-        }
-        let weights = safetensors::serialize(views, None).map_err(|error| problem(&error))?;
+        let names = head.parts().into_iter().map(|(name, _)| name);
+        let weights = safetensors::serialize(names.zip(self.best()), None);
         Ok(vec![
             DrafterFile {
                 name: "config.json",
@@ -279,7 +252,7 @@ impl<'a> DrafterTraining<'a> {
             },
             DrafterFile {
                 name: head.file(),
-                bytes: weights,
+                bytes: weights.map_err(|error| problem(&error))?,
             },
         ])
     }
@@ -385,14 +358,8 @@ impl Network for Drafter<'_> {
     }
 
     fn choice_loss(&self, parameters: &[Tensor]) -> Result<f64> {
-        let (mut sum, mut rows) = (0.0, 0);
-        let texts: Vec<&Text> = self.texts.split.choice.iter().collect();
-        for batch in texts.chunks(self.settings.batch) {
-            if let Some((loss, count)) = self.head.loss(&self.shared, parameters, batch, None)? {
-                sum += f64::from(loss.to_scalar::<f32>()?) * count as f64;
-                rows += count;
-            }
-        }
-        Ok(sum / rows.max(1) as f64)
+        mean_loss(&self.texts.split.choice, self.settings.batch, |batch| {
+            self.head.loss(&self.shared, parameters, batch, None)
+        })
     }
 }

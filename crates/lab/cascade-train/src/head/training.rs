@@ -1,6 +1,5 @@
 //! The training of a head.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
@@ -11,7 +10,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{HeadExamples, HeadOutput};
-use crate::fit::{check_counts, check_rates, digits, Fit, Network, Plan};
+use crate::fit::{check_counts, check_rates, digits, mean_loss, Fit, Network, Plan};
 use crate::{Error, Quality, Result};
 
 /// How to train a head; by default as the paper does.
@@ -69,14 +68,6 @@ impl<'a> HeadTraining<'a> {
         let fingerprint = fingerprint(examples, &settings);
         let network = Head { examples, settings };
         Self::start(network, plan, &weights, fingerprint)
-    }
-
-    /// Goes on where a checkpoint was saved, or begins if there is none.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); [`Error::Checkpoint`] if it is of another training.
-    pub fn resume(examples: &'a HeadExamples, settings: HeadSettings, path: &Path) -> Result<Self> {
-        Self::new(examples, settings)?.resumed(path)
     }
 
     /// The weights of the best epoch.
@@ -168,15 +159,9 @@ impl Network for Head<'_> {
     }
 
     fn choice_loss(&self, parameters: &[Tensor]) -> Result<f64> {
-        let outputs: Vec<&HeadOutput> = self.examples.split.choice.iter().collect();
-        let (mut sum, mut tokens) = (0.0, 0);
-        for batch in outputs.chunks(self.settings.batch) {
-            if let Some((loss, count)) = self.loss(parameters, batch, 0)? {
-                sum += f64::from(loss.to_scalar::<f32>()?) * count as f64;
-                tokens += count;
-            }
-        }
-        Ok(sum / tokens.max(1) as f64)
+        mean_loss(&self.examples.split.choice, self.settings.batch, |batch| {
+            self.loss(parameters, batch, 0)
+        })
     }
 }
 

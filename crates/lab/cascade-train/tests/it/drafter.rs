@@ -106,7 +106,10 @@ fn a_head_is_learned_and_a_killed_training_ends_with_the_same_bits() {
         assert!(losses[1] < 0.9 * losses[0], "{kind:?}: {losses:?}");
         let file = folder.path().join(format!("{}.safetensors", kind.name()));
         loop {
-            let mut part = DrafterTraining::resume(&texts, &basis, settings(kind), &file).unwrap();
+            let mut part = DrafterTraining::new(&texts, &basis, settings(kind))
+                .unwrap()
+                .resumed(&file)
+                .unwrap();
             if part.epoch().unwrap().is_none() {
                 assert_eq!(whole.files().unwrap(), part.files().unwrap());
                 assert_eq!(history, part.history());
@@ -120,7 +123,10 @@ fn a_head_is_learned_and_a_killed_training_ends_with_the_same_bits() {
             decay: 0.0,
             ..settings(kind)
         };
-        let refused = DrafterTraining::resume(&texts, &basis, other, &file).map(|_| ());
+        let refused = DrafterTraining::new(&texts, &basis, other)
+            .unwrap()
+            .resumed(&file)
+            .map(|_| ());
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("other examples or settings"), "{refused}");
     }

@@ -62,7 +62,10 @@ fn a_training_that_is_killed_after_every_epoch_ends_with_the_same_bits() {
     let file = folder.path().join("checkpoint.safetensors");
     let mut killed = 0;
     loop {
-        let mut part = HeadTraining::resume(&examples, settings(), &file).unwrap();
+        let mut part = HeadTraining::new(&examples, settings())
+            .unwrap()
+            .resumed(&file)
+            .unwrap();
         if part.epoch().unwrap().is_none() {
             assert_eq!(whole.weights().unwrap(), part.weights().unwrap());
             assert_eq!(whole.history(), part.history());
@@ -78,7 +81,10 @@ fn a_training_that_is_killed_after_every_epoch_ends_with_the_same_bits() {
         reject_weight: 6.0,
         ..settings()
     };
-    let refused = HeadTraining::resume(&examples, other, &file).map(|_| ());
+    let refused = HeadTraining::new(&examples, other)
+        .unwrap()
+        .resumed(&file)
+        .map(|_| ());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("other examples or settings"), "{refused}");
 }

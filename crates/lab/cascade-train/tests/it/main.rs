@@ -116,7 +116,10 @@ fn a_training_that_is_killed_after_every_epoch_ends_with_the_same_bits() {
     let file = folder.path().join("checkpoint.safetensors");
     let mut killed = 0;
     loop {
-        let mut part = Training::resume(&split, settings(), &file).unwrap();
+        let mut part = Training::new(&split, settings())
+            .unwrap()
+            .resumed(&file)
+            .unwrap();
         if part.epoch().unwrap().is_none() {
             let bits = |w: &[f32]| w.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             let (a, b) = (whole.weights().unwrap(), part.weights().unwrap());
@@ -142,7 +145,10 @@ fn a_checkpoint_of_another_training_is_refused() {
     training.epoch().unwrap();
     training.save(&file).unwrap();
     let refused = |split: &Split, settings: Settings| {
-        let resumed = Training::resume(split, settings, &file).map(|_| ());
+        let resumed = Training::new(split, settings)
+            .unwrap()
+            .resumed(&file)
+            .map(|_| ());
         resumed.unwrap_err().to_string()
     };
     let other = Split::new(outputs(40, 4), 3).unwrap();

@@ -9,27 +9,12 @@ use cascade_core::{
     TextCodec, TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, ConfidenceThreshold, Convention, DraftState, DraftedToken,
-    Error, Event, Expand, Finish, KMatrix, Metered, NeuralOptions, Options, Outcome, Rule,
-    Schedule, Siblings, StaticSchedule, StepReport, StopRule, StopSequences, Turn, TurnStart,
+    Branching, Cascade, CascadeBuilder, ConfidenceThreshold, DraftState, DraftedToken, Error,
+    Event, Expand, Finish, Metered, NeuralOptions, Outcome, Rule, Schedule, Siblings,
+    StaticSchedule, StepReport, StopRule, StopSequences, Turn, TurnStart,
 };
 
-use crate::common::{Log, Scripted};
-
-fn matrix(rows: &[&[usize]]) -> KMatrix {
-    KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
-}
-
-fn prompt() -> Prompt {
-    Prompt {
-        context: vec![0, 1],
-        ..Prompt::default()
-    }
-}
-
-fn options(tokens: usize) -> Options {
-    Options::default().with_max_new_tokens(tokens)
-}
+use crate::common::{matrix, options, prompt, scripted, Log, Scripted};
 
 fn steps(builder: CascadeBuilder, tokens: usize) -> Vec<StepReport> {
     let generation = builder
@@ -193,7 +178,7 @@ fn a_step_tells_its_phases_apart() {
 #[test]
 fn the_step_that_ends_a_generation_says_so() {
     let log = Log::default();
-    let target = || Cascade::builder().target("target", Scripted::new("target", &[], &log));
+    let target = || scripted(&log);
     let last = |builder, tokens| {
         let finishes: Vec<_> = steps(builder, tokens)
             .into_iter()
@@ -324,8 +309,7 @@ impl StopRule for Asked {
 fn a_stop_rule_is_asked_about_each_drafted_token_and_no_other() {
     let log = Log::default();
     let (neural, eager) = (Asked::default(), Asked::default());
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[], &log))
         .stop_rule(neural.clone())
         .statistical("eager", Eager)
@@ -340,8 +324,7 @@ fn a_stop_rule_is_asked_about_each_drafted_token_and_no_other() {
 fn a_threshold_stops_below_it_and_not_at_it() {
     for (threshold, drafted) in [(0.5, 3), (0.500_001, 1)] {
         let log = Log::default();
-        let builder = Cascade::builder()
-            .target("target", Scripted::new("target", &[], &log))
+        let builder = scripted(&log)
             // Its estimates are 0.5.
             .statistical("eager", Eager)
             .stop_rule(ConfidenceThreshold::new(threshold))
@@ -353,8 +336,7 @@ fn a_threshold_stops_below_it_and_not_at_it() {
 #[test]
 fn a_statistical_drafter_is_continued_by_the_next() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .statistical("one", Scripted::new("one", &[], &log))
         .statistical("two", Scripted::new("two", &[], &log))
         .k_matrix(matrix(&[&[2, 1], &[0, 0]]));
@@ -386,8 +368,7 @@ fn a_drafter_without_nodes_is_not_asked() {
     }
     for (tokens, nodes, calls) in [(0, 9, 0), (3, 0, 0), (3, 9, 1)] {
         let log = Log::default();
-        let mut cascade = Cascade::builder()
-            .target("target", Scripted::new("target", &[], &log))
+        let mut cascade = scripted(&log)
             .statistical("mag", Scripted::new("mag", &[], &log))
             .schedule(Nothing(tokens, nodes))
             .build()
@@ -420,8 +401,7 @@ fn a_draft_may_have_more_turns_than_drafters() {
         }
     }
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .statistical("mag", Scripted::new("mag", &[], &log))
         .schedule(OneByOne);
     assert_eq!(steps(builder, 6)[0].step.drafted, 5);
@@ -430,8 +410,7 @@ fn a_draft_may_have_more_turns_than_drafters() {
 #[test]
 fn a_step_has_the_text_of_its_tokens() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .statistical("mag", Scripted::new("mag", &[], &log))
         .k_matrix(matrix(&[&[1]]))
         .codec(Arc::new(Words));
@@ -466,13 +445,7 @@ impl TextDecoder for Words {
 #[test]
 fn text_before_a_stop_sequence_is_shown_to_the_byte() {
     let log = Log::default();
-    let cascade = || {
-        Cascade::builder()
-            .target("target", Scripted::new("target", &[], &log))
-            .codec(Arc::new(Words))
-            .build()
-            .unwrap()
-    };
+    let cascade = || scripted(&log).codec(Arc::new(Words)).build().unwrap();
     for (stop, expected, last) in [
         ("4", "w2 w3 w", 3),
         ("3 w4", "w2 w", 3),
@@ -505,11 +478,7 @@ fn text_before_a_stop_sequence_is_shown_to_the_byte() {
 #[test]
 fn a_piece_of_text_can_be_the_last() {
     let log = Log::default();
-    let mut cascade = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
-        .codec(Arc::new(Words))
-        .build()
-        .unwrap();
+    let mut cascade = scripted(&log).codec(Arc::new(Words)).build().unwrap();
     assert_eq!(cascade.encode_verbatim("go").unwrap(), prompt());
     let output = cascade
         .generate_with("go", &options(9), |event| match event {

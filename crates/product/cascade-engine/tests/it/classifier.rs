@@ -5,10 +5,12 @@ use std::sync::Arc;
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Decoding, Prompt, Sampling, Scorer, TokenId, TokenTree, Want};
 use cascade_engine::{
-    classifier_features, Cascade, Classifier, ClassifierWeights, Convention, InvalidClassifier,
-    KMatrix, Options, CLASSIFIER_FEATURES,
+    classifier_features, Cascade, Classifier, ClassifierWeights, InvalidClassifier, Options,
+    CLASSIFIER_FEATURES,
 };
 use statrs::distribution::{ChiSquared, ContinuousCDF};
+
+use crate::common::matrix;
 
 const VOCABULARY: usize = 4;
 
@@ -33,7 +35,7 @@ fn cascade(rule: Option<Classifier>) -> Cascade {
             "drafter",
             ToyScorer::drafter("drafter", VOCABULARY, 7, 1, 200),
         )
-        .k_matrix(KMatrix::new(vec![vec![8]], Convention::Added).unwrap());
+        .k_matrix(matrix(&[&[8]]));
     match rule {
         Some(rule) => builder.stop_rule(rule).build().unwrap(),
         None => builder.build().unwrap(),

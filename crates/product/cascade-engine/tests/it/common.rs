@@ -1,12 +1,36 @@
-//! Scripted models: they reproduce a fixed text, with mistakes at chosen places, and log every
-//! call.
+//! What several files use; first of all scripted models: they reproduce a fixed text, with mistakes
+//! at chosen places, and log every call.
 
 use std::sync::{Arc, Mutex};
 
+use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Drafter, GatheredProbs, Result, RowDetail, ScoredTree, Scorer,
+    Architecture, Budget, Drafter, GatheredProbs, Prompt, Result, RowDetail, ScoredTree, Scorer,
     ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
+use cascade_engine::{Cascade, CascadeBuilder, Convention, KMatrix, Options};
+
+/// A matrix of quotas, each a number of added tokens.
+pub(crate) fn matrix(rows: &[&[usize]]) -> KMatrix {
+    KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
+}
+
+/// What a [`Scripted`] target goes on with 2, 3, ….
+pub(crate) fn prompt() -> Prompt {
+    Prompt {
+        context: vec![0, 1],
+        ..Prompt::default()
+    }
+}
+
+pub(crate) fn options(tokens: usize) -> Options {
+    Options::default().with_max_new_tokens(tokens)
+}
+
+/// A cascade with a scripted target that makes no mistakes.
+pub(crate) fn scripted(log: &Log) -> CascadeBuilder {
+    Cascade::builder().target("target", Scripted::new("target", &[], log))
+}
 
 /// Lines like `base 0 1 2 | 3 4`: model, context, draft. A node of a draft that does not follow the
 /// one before it names its parent: `5@0` follows node 0, `5@.` the context.
@@ -116,5 +140,27 @@ impl Drafter for Scripted {
         let tree = TokenTree::chain((0..budget.depth).map(|i| self.says(context.len() + i)));
         self.book(context, &tree);
         tree.into()
+    }
+}
+
+/// A toy whose scores are spoiled, in a way that may depend on the length of the context.
+pub(crate) struct Spoiled<F> {
+    pub(crate) model: ToyScorer,
+    pub(crate) how: F,
+}
+
+impl<F: FnMut(usize, &mut Scores)> Scorer for Spoiled<F> {
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.model.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let mut scores = self.model.score(context, tree, want)?;
+        (self.how)(context.len(), &mut scores);
+        Ok(scores)
     }
 }

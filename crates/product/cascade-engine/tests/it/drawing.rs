@@ -11,7 +11,7 @@ use cascade_engine::{
     Branching, Cascade, CascadeBuilder, NeuralOptions, OnlineSchedule, Rule, Siblings,
 };
 
-use crate::policy::matrix;
+use crate::common::matrix;
 use crate::stop_rules::{
     difference, enumerated, expected, prompt, sampled, target, FAMILY, VOCABULARY,
 };

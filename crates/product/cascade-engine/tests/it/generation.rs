@@ -15,6 +15,8 @@ use cascade_engine::{
 };
 use proptest::prelude::*;
 
+use crate::common::matrix;
+
 const VOCABULARY: usize = 12;
 const FAMILY: u64 = 42;
 
@@ -259,7 +261,7 @@ fn a_full_context_ends_the_generation_and_small_drafters_just_fall_silent() {
                 ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 220)
                     .with_max_context(drafter_limit),
             )
-            .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+            .k_matrix(matrix(&[&[4]]))
             .build()
             .unwrap()
     };
@@ -339,7 +341,7 @@ fn with_text() -> CascadeBuilder {
             "drafter",
             ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 200),
         )
-        .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+        .k_matrix(matrix(&[&[4]]))
         .codec(Arc::new(Letters))
 }
 
@@ -419,7 +421,7 @@ fn the_receiver_can_end_it() {
 #[test]
 fn parts_that_do_not_fit_are_refused_by_name() {
     let drafter = || ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 200);
-    let one = || KMatrix::new(vec![vec![4]], Convention::Added).unwrap();
+    let one = || matrix(&[&[4]]);
     let message = |builder: CascadeBuilder| match builder.build() {
         Ok(_) => panic!("this must not build"),
         Err(error) => error.to_string(),
@@ -478,7 +480,7 @@ fn a_rule_that_would_not_be_exact_is_refused_by_name() {
                 ToyScorer::drafter("d", VOCABULARY, FAMILY, 1, 9),
                 options,
             )
-            .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+            .k_matrix(matrix(&[&[4]]))
             .build()
     };
     for siblings in [Siblings::TopK, Siblings::WithReplacement] {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use cascade_core::{
     Architecture, Matrix, Prompt, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
-use cascade_engine::{
-    AcceptanceHead, Convention, HeadLayer, HeadWeights, InvalidHead, KMatrix, Options,
-};
+use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead, Options};
 
+use crate::common::matrix;
 use crate::replays::{token, Regime, Replay, Said};
 
 /// A drafter whose hidden states say at which position their token is.
@@ -54,7 +53,7 @@ fn drafted(head: AcceptanceHead, acceptance: f64, tokens: usize) -> Vec<usize> {
         .builder()
         .neural("small", WithPositions(replay.drafter(5, 0.1)))
         .stop_rule(head)
-        .k_matrix(KMatrix::new(vec![vec![64]], Convention::Added).unwrap())
+        .k_matrix(matrix(&[&[64]]))
         .build()
         .unwrap();
     let prompt = Prompt::new(Architecture::DecoderOnly, vec![token(0)]);

@@ -2,44 +2,17 @@
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Decoding, Drafter, Matrix, Prompt, Result, Sampling, ScoredTree, Scorer,
-    ScorerInfo, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Drafter, Matrix, Prompt, Sampling, ScoredTree, Scores, TokenId,
+    TokenTree,
 };
-use cascade_engine::{
-    Cascade, CascadeBuilder, Convention, Error, GenerationOutput, KMatrix, Options,
-};
+use cascade_engine::{Cascade, CascadeBuilder, Error, GenerationOutput, Options};
+
+use crate::common::{matrix, Spoiled};
 
 const VOCABULARY: usize = 8;
 
 fn toy(seed: u64) -> ToyScorer {
     ToyScorer::drafter("toy", VOCABULARY, 3, seed, 200)
-}
-
-/// Its logits are NaN from a certain context length on.
-struct Broken {
-    model: ToyScorer,
-    from: usize,
-    logit: f32,
-}
-
-impl Scorer for Broken {
-    fn info(&self) -> ScorerInfo {
-        self.model.info()
-    }
-
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        self.model.set_source(source)
-    }
-
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let mut scores = self.model.score(context, tree, want)?;
-        if context.len() >= self.from {
-            scores.logits = scores.logits.map(|logits| {
-                Matrix::new(VOCABULARY, vec![self.logit; logits.rows() * VOCABULARY])
-            });
-        }
-        Ok(scores)
-    }
 }
 
 /// Proposes far more than the budget, in width and depth, and continues after EOS.
@@ -80,17 +53,18 @@ fn generate(
     cascade.generate_tokens(&prompt, &options)
 }
 
-fn matrix(rows: Vec<Vec<usize>>) -> KMatrix {
-    KMatrix::new(rows, Convention::Added).unwrap()
-}
-
 #[test]
 fn logits_that_are_no_distribution_are_an_error_that_names_the_model() {
     for logit in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        let broken = |from| Broken {
+        // From a certain length of the context on.
+        let broken = |from| Spoiled {
             model: toy(1),
-            from,
-            logit,
+            how: move |length, scores: &mut Scores| {
+                let logits = scores.logits.as_ref().filter(|_| length >= from);
+                if let Some(rows) = logits.map(Matrix::rows) {
+                    scores.logits = Some(Matrix::new(VOCABULARY, vec![logit; rows * VOCABULARY]));
+                }
+            },
         };
         let target = Cascade::builder().target("the target", broken(5));
         let error = generate(target, true).unwrap_err().to_string();
@@ -101,7 +75,7 @@ fn logits_that_are_no_distribution_are_an_error_that_names_the_model() {
         let drafter = Cascade::builder()
             .target("the target", toy(0))
             .neural("the drafter", broken(4))
-            .k_matrix(matrix(vec![vec![2]]));
+            .k_matrix(matrix(&[&[2]]));
         let error = generate(drafter, true).unwrap_err().to_string();
         assert!(error.contains("`the drafter`"), "{error}");
     }
@@ -115,7 +89,7 @@ fn a_drafter_that_ignores_its_budget_is_cut_to_it() {
                 .target("target", toy(0))
                 .neural("small", toy(1))
                 .statistical("excessive", Excessive)
-                .k_matrix(matrix(vec![vec![2, 3], vec![0, 4]]))
+                .k_matrix(matrix(&[&[2, 3], &[0, 4]]))
                 .max_nodes(max_nodes);
             let generation = generate(builder, sampled).unwrap();
             assert_eq!(generation.tokens.len(), 12);
@@ -131,7 +105,7 @@ fn nothing_is_drafted_after_eos_even_if_it_is_proposed() {
     let builder = Cascade::builder()
         .target("target", toy(0))
         .statistical("excessive", Excessive)
-        .k_matrix(matrix(vec![vec![4]]))
+        .k_matrix(matrix(&[&[4]]))
         .eos([0]);
     let generation = generate(builder, false).unwrap();
     // Every node that Excessive continues is a 0: only the first eight are left.

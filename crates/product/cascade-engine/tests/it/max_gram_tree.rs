@@ -14,6 +14,8 @@ use cascade_engine::{
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
 use proptest::prelude::*;
 
+use crate::common::matrix;
+
 const VOCABULARY: usize = 12;
 
 fn toy(architecture: Architecture) -> ToyScorer {
@@ -104,7 +106,7 @@ fn samples_do_not_depend_on_earlier_generations() {
     let cascade = || {
         Cascade::builder()
             .target_with("target", toy(Architecture::DecoderOnly), Rule::Iterated)
-            .k_matrix(KMatrix::new(vec![vec![6]], Convention::Added).unwrap())
+            .k_matrix(matrix(&[&[6]]))
             .statistical("tree", MaxGramTree::default())
             .build()
             .unwrap()
@@ -195,7 +197,7 @@ fn asked(wants: [usize; 2], recording: bool, speculate: bool) -> [Vec<usize>; 3]
         wants: wants[j],
         observed: logs[j + 1].clone(),
     };
-    let k = KMatrix::new(vec![vec![1, 1], vec![0, 0]], Convention::Added).unwrap();
+    let k = matrix(&[&[1, 1], &[0, 0]]);
     let mut cascade = Cascade::builder()
         .target("target", target)
         .statistical("a", observer(0))
@@ -340,7 +342,7 @@ fn a_joint_drafter_needs_a_fitting_partner_and_no_stop_rule() {
     let says = "`observer` does not mix probabilities";
     assert!(error.to_string().contains(says), "{error}");
 
-    let k = KMatrix::new(vec![vec![1, 0], vec![0, 2]], Convention::Added).unwrap();
+    let k = matrix(&[&[1, 0], &[0, 2]]);
     let stopped = joint_builder(None)
         .stop_rule(Patient)
         .statistical("tree", MaxGramTree::default())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cascade_core::{Architecture, Budget, Drafter, Observation, Prompt, ScoredTree, TokenId};
 use cascade_engine::{AssumedCosts, Convention, KMatrix, OnlineSchedule, Options, VirtualClock};
 
+use crate::common::matrix;
 use crate::replays::{token, Regime, Replay};
 
 fn regime(positions: Range<usize>, acceptance: f64, forward: f64, row: f64) -> Regime {
@@ -23,7 +24,7 @@ fn everywhere(acceptance: f64, row: f64) -> Vec<Regime> {
 }
 
 fn k(tokens: usize) -> KMatrix {
-    KMatrix::new(vec![vec![tokens]], Convention::Added).unwrap()
+    matrix(&[&[tokens]])
 }
 
 /// Seconds between the emission of two tokens.

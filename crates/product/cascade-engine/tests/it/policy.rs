@@ -5,29 +5,14 @@ use std::sync::{Arc, Mutex};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Distribution, Drafter, LevelId, Matrix, Observation, Prompt, Proposal,
-    Result, ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    ScoredTree, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Cascade, CascadeBuilder, ConfidenceThreshold, Convention, DraftState, DraftedToken, Error,
-    Finish, Judgement, KMatrix, Lenience, Options, Outcome, Schedule, StopRule, Turn, TurnStart,
+    Cascade, CascadeBuilder, ConfidenceThreshold, DraftState, DraftedToken, Error, Finish,
+    Judgement, Lenience, Outcome, Schedule, StopRule, Turn, TurnStart,
 };
 
-use crate::common::{Log, Scripted};
-
-pub(crate) fn matrix(rows: &[&[usize]]) -> KMatrix {
-    KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
-}
-
-fn prompt() -> Prompt {
-    Prompt {
-        context: vec![0, 1],
-        ..Prompt::default()
-    }
-}
-
-fn options(tokens: usize) -> Options {
-    Options::default().with_max_new_tokens(tokens)
-}
+use crate::common::{matrix, options, prompt, scripted, Log, Scripted, Spoiled};
 
 /// The calls of a generation from the context 0 1.
 fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> Vec<String> {
@@ -52,8 +37,7 @@ impl StopRule for After {
 #[test]
 fn what_a_stop_leaves_undrafted_is_not_handed_to_the_next_drafter() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[], &log))
         .stop_rule(After(&[3]))
         .statistical("mag", Scripted::new("mag", &[], &log))
@@ -72,8 +56,7 @@ fn what_a_stop_leaves_undrafted_is_not_handed_to_the_next_drafter() {
 #[test]
 fn a_stop_within_a_review_drops_what_was_accepted_behind_it() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[], &log))
         .stop_rule(After(&[3]))
         .statistical("mag", Scripted::new("mag", &[], &log))
@@ -87,8 +70,7 @@ fn a_stop_within_a_review_drops_what_was_accepted_behind_it() {
 #[test]
 fn statistical_drafters_stop_too() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .statistical("mag", Scripted::new("mag", &[], &log))
         .stop_rule(After(&[3]))
         .k_matrix(matrix(&[&[4]]));
@@ -96,8 +78,7 @@ fn statistical_drafters_stop_too() {
         calls(builder, 3, &log),
         ["mag 0 1 | 2 3", "target 0 1 | 2 3"]
     );
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .statistical("mag", Scripted::new("mag", &[], &log))
         .stop_rule(After(&[3]))
         .k_matrix(matrix(&[&[4]]));
@@ -478,28 +459,6 @@ fn drafters_learn_from_what_was_emitted_and_never_change_the_answer() {
     assert!(second.steps.len() <= first.steps.len());
 }
 
-/// Spoils the scores of a toy in one way.
-struct Breaks {
-    model: ToyScorer,
-    how: fn(&mut Scores),
-}
-
-impl Scorer for Breaks {
-    fn info(&self) -> ScorerInfo {
-        self.model.info()
-    }
-
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        self.model.set_source(source)
-    }
-
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let mut scores = self.model.score(context, tree, want)?;
-        (self.how)(&mut scores);
-        Ok(scores)
-    }
-}
-
 #[test]
 fn broken_contracts_are_errors_that_name_the_model_and_the_part() {
     type Break = fn(&mut Scores);
@@ -520,10 +479,13 @@ fn broken_contracts_are_errors_that_name_the_model_and_the_part() {
         ("argmax", |scores| scores.argmax.push(0)),
     ];
     for (part, how) in ways {
-        let model = ToyScorer::drafter("base", 24, 7, 1, 180);
+        let spoiled = Spoiled {
+            model: ToyScorer::drafter("base", 24, 7, 1, 180),
+            how: move |_, scores: &mut Scores| how(scores),
+        };
         let mut cascade = Cascade::builder()
             .target("target", ToyScorer::target("target", 24, 7))
-            .neural("the drafter", Breaks { model, how })
+            .neural("the drafter", spoiled)
             .stop_rule(Reads(Arc::default()))
             .k_matrix(matrix(&[&[3]]))
             .lenience(Lenience::new(2.0).unwrap())

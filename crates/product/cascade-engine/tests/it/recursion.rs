@@ -3,27 +3,18 @@
 //! Each line is `model context | draft`. For the statistical drafter `mag` the draft is what it
 //! proposes.
 
-use cascade_core::Prompt;
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Expand, GenerationOutput, KMatrix, Lenience,
-    NeuralOptions, Options, Placement, Rule,
+    Branching, CascadeBuilder, Expand, GenerationOutput, Lenience, NeuralOptions, Options,
+    Placement, Rule,
 };
 
-use crate::common::{Log, Scripted};
-
-fn matrix(rows: &[&[usize]]) -> KMatrix {
-    KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
-}
+use crate::common::{matrix, prompt, scripted, Log, Scripted};
 
 /// Generates from the context 0 1 and returns the calls.
 fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> (Vec<String>, GenerationOutput) {
     let mut cascade = builder.build().unwrap();
-    let prompt = Prompt {
-        context: vec![0, 1],
-        ..Prompt::default()
-    };
     let options = Options::default().with_max_new_tokens(tokens);
-    let generation = cascade.generate_tokens(&prompt, &options).unwrap();
+    let generation = cascade.generate_tokens(&prompt(), &options).unwrap();
     let expected: Vec<u32> = (2..2 + tokens as u32).collect();
     assert_eq!(generation.tokens, expected, "the output is the target's");
     (std::mem::take(&mut *log.lock().unwrap()), generation)
@@ -32,7 +23,7 @@ fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> (Vec<String>, Gen
 #[test]
 fn no_drafter_is_plain_decoding() {
     let log = Log::default();
-    let builder = Cascade::builder().target("target", Scripted::new("target", &[], &log));
+    let builder = scripted(&log);
     let (calls, generation) = calls(builder, 3, &log);
     assert_eq!(
         calls,
@@ -44,8 +35,7 @@ fn no_drafter_is_plain_decoding() {
 #[test]
 fn a_lone_neural_drafter_drafts_one_token_per_forward() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[4], &log))
         .k_matrix(matrix(&[&[3]]));
     let (calls, _) = calls(builder, 6, &log);
@@ -67,8 +57,7 @@ fn a_lone_neural_drafter_drafts_one_token_per_forward() {
 fn vertical_the_statistical_drafter_drafts_for_the_neural_one() {
     let log = Log::default();
     // mag is wrong at 4 and 6, base at 6.
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[6], &log))
         .statistical("mag", Scripted::new("mag", &[4, 6], &log))
         .k_matrix(matrix(&[&[4, 0], &[0, 3]]));
@@ -93,8 +82,7 @@ fn vertical_the_statistical_drafter_drafts_for_the_neural_one() {
 #[test]
 fn horizontal_the_smaller_drafter_writes_the_tail() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[], &log))
         .statistical("mag", Scripted::new("mag", &[5], &log))
         .k_matrix(matrix(&[&[2, 3], &[0, 0]]));
@@ -115,8 +103,7 @@ fn horizontal_the_smaller_drafter_writes_the_tail() {
 fn both_cascades_with_three_drafters() {
     let log = Log::default();
     // The small model is wrong at 7, and base knows better.
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("base", Scripted::new("base", &[], &log))
         .neural("small", Scripted::new("small", &[7], &log))
         .statistical("mag", Scripted::new("mag", &[3, 9], &log))
@@ -149,8 +136,7 @@ fn lenience_keeps_what_is_nearly_as_likely() {
     // base predicts 104 at 4 with probability 0.5, and gives the correct token 0.25; small gives
     // the correct one 0.5.
     let strict = || {
-        Cascade::builder()
-            .target("target", Scripted::new("target", &[], &log))
+        scripted(&log)
             .neural("base", Scripted::new("base", &[4], &log))
             .neural("small", Scripted::new("small", &[], &log))
             .k_matrix(matrix(&[&[4, 0], &[0, 3]]))
@@ -187,8 +173,7 @@ fn branching(widths: &[usize], expand: Expand) -> NeuralOptions {
 #[test]
 fn the_papers_tree_has_children_under_the_leading_nodes_and_costs_no_further_forward() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
@@ -217,8 +202,7 @@ fn the_papers_tree_has_children_under_the_leading_nodes_and_costs_no_further_for
 #[test]
 fn where_every_node_has_children_each_forward_grows_all_leaves() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
@@ -242,8 +226,7 @@ fn where_every_node_has_children_each_forward_grows_all_leaves() {
 #[test]
 fn the_vertical_cascade_goes_on_in_a_growing_tree() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
@@ -269,8 +252,7 @@ fn the_vertical_cascade_goes_on_in_a_growing_tree() {
 #[test]
 fn drafters_beside_each_other_are_merged_into_one_tree() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural("one", Scripted::new("one", &[3], &log))
         .neural("two", Scripted::new("two", &[], &log))
         .k_matrix(matrix(&[&[2, 3], &[0, 0]]))
@@ -293,8 +275,7 @@ fn drafters_beside_each_other_are_merged_into_one_tree() {
 #[test]
 fn the_leading_path_comes_first_and_branches_get_what_it_leaves() {
     let log = Log::default();
-    let builder = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let builder = scripted(&log)
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),

@@ -4,7 +4,9 @@ use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Decoding, LevelId, Prompt, Sampling, Scorer, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Branching, Cascade, Convention, KMatrix, NeuralOptions, Options, Rule};
+use cascade_engine::{Branching, Cascade, NeuralOptions, Options, Rule};
+
+use crate::common::matrix;
 
 const VOCABULARY: usize = 12;
 const FAMILY: u64 = 42;
@@ -22,7 +24,7 @@ fn cascade() -> Cascade {
             "small",
             ToyScorer::drafter("small", VOCABULARY, FAMILY, 2, 150),
         )
-        .k_matrix(KMatrix::new(vec![vec![3, 2], vec![0, 1]], Convention::Added).unwrap())
+        .k_matrix(matrix(&[&[3, 2], &[0, 1]]))
         .build()
         .unwrap()
 }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Decoding, Draft, LevelId, NodeId, Prompt, Proposal, Sampling};
 use cascade_engine::{
-    Branching, Cascade, Convention, DraftState, Expand, KMatrix, Lenience, NeuralOptions, Options,
-    Outcome, Rule, Schedule, Siblings, StaticSchedule, Turn,
+    Branching, Cascade, DraftState, Expand, Lenience, NeuralOptions, Options, Outcome, Rule,
+    Schedule, Siblings, StaticSchedule, Turn,
 };
 
-use crate::common::{Log, Scripted};
+use crate::common::{matrix, prompt, scripted, Log, Scripted};
 
 const VOCABULARY: usize = 24;
 
@@ -39,7 +39,7 @@ impl Schedule for Keeping {
 /// The target's drafts over a few generations, by one drafter that adds `quota` tokens.
 fn drafts(branching: Branching, quota: usize, decoding: Decoding) -> Vec<Draft> {
     let drafts = Arc::default();
-    let k = KMatrix::new(vec![vec![quota]], Convention::Added).unwrap();
+    let k = matrix(&[&[quota]]);
     let mut cascade = Cascade::builder()
         .target_with(
             "target",
@@ -207,7 +207,7 @@ fn draws_at_the_root(rule: Rule) -> Vec<usize> {
     let log = Log::default();
     let draws = |seed| {
         let drafts = Arc::default();
-        let k = KMatrix::new(vec![vec![4, 0], vec![0, 4]], Convention::Added).unwrap();
+        let k = matrix(&[&[4, 0], &[0, 4]]);
         let six = branching(&[6, 1], Expand::MainPath, Siblings::WithReplacement);
         let mut cascade = Cascade::builder()
             .target_with("target", ToyScorer::target("target", VOCABULARY, 7), rule)
@@ -258,8 +258,7 @@ fn the_number_of_siblings_depends_on_the_path_only_where_it_may() {
 #[test]
 fn a_leaf_that_ends_the_text_has_no_children() {
     let log = Log::default();
-    let mut cascade = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let mut cascade = scripted(&log)
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
@@ -268,17 +267,13 @@ fn a_leaf_that_ends_the_text_has_no_children() {
                 branching(&[2], Expand::AllLeaves, Siblings::TopK),
             ),
         )
-        .k_matrix(KMatrix::new(vec![vec![2]], Convention::Added).unwrap())
+        .k_matrix(matrix(&[&[2]]))
         // What the drafter holds for the second likeliest token after 0 1.
         .eos([52])
         .build()
         .unwrap();
-    let prompt = Prompt {
-        context: vec![0, 1],
-        ..Prompt::default()
-    };
     let options = Options::default().with_max_new_tokens(3);
-    cascade.generate_tokens(&prompt, &options).unwrap();
+    cascade.generate_tokens(&prompt(), &options).unwrap();
     let log = log.lock().unwrap();
     assert_eq!(log[2], "target 0 1 | 2 52@. 3@0 53@0");
 }
@@ -287,8 +282,7 @@ fn a_leaf_that_ends_the_text_has_no_children() {
 #[test]
 fn the_main_path_keeps_its_nodes_in_every_round() {
     let log = Log::default();
-    let mut cascade = Cascade::builder()
-        .target("target", Scripted::new("target", &[], &log))
+    let mut cascade = scripted(&log)
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
@@ -297,16 +291,12 @@ fn the_main_path_keeps_its_nodes_in_every_round() {
                 branching(&[1, 6, 1], Expand::MainPath, Siblings::TopK),
             ),
         )
-        .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+        .k_matrix(matrix(&[&[4]]))
         .max_nodes(6)
         .build()
         .unwrap();
-    let prompt = Prompt {
-        context: vec![0, 1],
-        ..Prompt::default()
-    };
     let options = Options::default().with_max_new_tokens(5);
-    cascade.generate_tokens(&prompt, &options).unwrap();
+    cascade.generate_tokens(&prompt(), &options).unwrap();
     let log = log.lock().unwrap();
     assert_eq!(log[4], "target 0 1 | 2 3 53@0 54@0 4@1 5");
 }

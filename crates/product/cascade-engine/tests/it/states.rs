@@ -11,7 +11,7 @@ use cascade_core::{
 };
 use cascade_engine::{Cascade, Options, Rule};
 
-use crate::policy::matrix;
+use crate::common::matrix;
 
 const VOCABULARY: usize = 16;
 const LAYER: HiddenLayer = HiddenLayer::Entering(1);

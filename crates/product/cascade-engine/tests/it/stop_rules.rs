@@ -11,13 +11,13 @@ use cascade_core::{
 };
 use cascade_engine::{
     AcceptanceHead, AdaptiveConfidence, Branching, Cascade, CascadeBuilder, Clock,
-    ConfidenceThreshold, Convention, DraftedToken, Expand, FixedLength, HeadWeights, KMatrix,
-    LengthHeuristic, Lenience, MdpThreshold, NeuralOptions, OnlineSchedule, Options, Rule,
-    Siblings, StopRule, VirtualClock,
+    ConfidenceThreshold, DraftedToken, Expand, FixedLength, HeadWeights, LengthHeuristic, Lenience,
+    MdpThreshold, NeuralOptions, OnlineSchedule, Options, Rule, Siblings, StopRule, VirtualClock,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::common::matrix;
 use crate::replays::{Regime, Replay};
 
 /// All rules, each with a name.
@@ -56,14 +56,6 @@ fn acceptance_head() -> AcceptanceHead {
         output_bias: -scale * middle,
     };
     AcceptanceHead::new(Arc::new(weights), 0.5, 1, 20).unwrap()
-}
-
-fn matrix(rows: &[&[usize]]) -> KMatrix {
-    KMatrix::new(
-        rows.iter().map(|row| row.to_vec()).collect(),
-        Convention::Added,
-    )
-    .unwrap()
 }
 
 /// Nodes that were drafted in each step.

@@ -14,7 +14,7 @@ use cascade_engine::{
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
 use proptest::prelude::*;
 
-use crate::policy::matrix;
+use crate::common::matrix;
 use crate::replays::{Regime, Replay};
 use crate::stop_rules::VOCABULARY as FEW;
 use crate::stop_rules::{difference, enumerated, expected, prompt, sampled, target, FAMILY};

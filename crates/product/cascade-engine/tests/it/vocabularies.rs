@@ -12,6 +12,8 @@ use cascade_engine::{
 };
 use proptest::prelude::*;
 
+use crate::common::matrix;
+
 const VOCABULARY: usize = 12;
 const FAMILY: u64 = 42;
 
@@ -135,7 +137,7 @@ fn alone(toy: ToyScorer, vocabulary: DraftVocabulary) -> CascadeBuilder {
     Cascade::builder()
         .target("target", target(Architecture::DecoderOnly))
         .neural_with("small", toy, options)
-        .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+        .k_matrix(matrix(&[&[4]]))
 }
 
 fn steps(builder: CascadeBuilder, prompt: &[TokenId]) -> (Vec<TokenId>, Vec<Step>) {

@@ -17,15 +17,16 @@ struct Decoder<B: Backend> {
     /// The identity rotation of NoPE layers, if there are any.
     unrotated: Option<B::Rotary>,
     activation: B::Activation,
-    layers: Vec<Layer<B>>,
+    /// Each behind the norm of its attention.
+    layers: Vec<(B::Norm, Layer<B>)>,
     norm: B::Norm,
     head: B::Linear,
 }
 
+/// A layer but for what stands before its attention.
 #[derive(Debug)]
-struct Layer<B: Backend> {
+pub(crate) struct Layer<B: Backend> {
     kind: LayerKind,
-    attention_norm: B::Norm,
     qkv: B::Linear,
     head_norms: Option<HeadNorms<B>>,
     output: B::Linear,
@@ -34,37 +35,48 @@ struct Layer<B: Backend> {
     down: B::Linear,
 }
 
-impl<B: Backend> Decoder<B> {
-    fn transform<'a>(&'a self, layer: &'a Layer<B>) -> QkTransform<'a, B> {
-        let unrotated = self.unrotated.as_ref().filter(|_| !layer.kind.rotated);
-        let rotary = unrotated.unwrap_or(&self.rotary);
-        match &layer.head_norms {
+impl<B: Backend> Layer<B> {
+    /// The queries, keys and values of layer `i`.
+    pub(crate) fn project(&self, forward: &mut dyn Forward<B>, rotary: &B::Rotary, i: usize) {
+        let transform = match &self.head_norms {
             Some(norms) => QkTransform::NormedAndRotated(norms, rotary),
             None => QkTransform::Rotated(rotary),
-        }
+        };
+        forward.project(&self.qkv, transform, i);
+    }
+
+    /// From these to the inner layer of the feed-forward network.
+    pub(crate) fn attend(&self, forward: &mut dyn Forward<B>, activation: B::Activation, i: usize) {
+        let span = self
+            .kind
+            .window
+            .map_or(AttentionSpan::Whole, AttentionSpan::Window);
+        forward.attend(span, i);
+        forward.add_attended(&self.output, &self.feed_forward_norm);
+        forward.activate(&self.gate_up, activation);
+    }
+
+    /// What ends the feed-forward network.
+    pub(crate) fn down(&self) -> &B::Linear {
+        &self.down
     }
 }
 
 impl<B: Backend> Layers<B> for Decoder<B> {
     fn decode(&self, forward: &mut dyn Forward<B>, logits: bool) {
-        let norms = self.layers.iter().map(|layer| &layer.attention_norm);
+        let norms = self.layers.iter().map(|(norm, _)| norm);
         let mut norms = norms.chain([&self.norm]);
         let mut next_norm = || norms.next().unwrap_or(&self.norm);
         forward.embed(&self.embedding, next_norm());
-        for (i, layer) in self.layers.iter().enumerate() {
+        for (i, (_, layer)) in self.layers.iter().enumerate() {
+            let unrotated = self.unrotated.as_ref().filter(|_| !layer.kind.rotated);
             forward.enter(i);
-            forward.project(&layer.qkv, self.transform(layer), i);
+            layer.project(forward, unrotated.unwrap_or(&self.rotary), i);
             if !logits && i + 1 == self.layers.len() {
                 // All keys and values are there.
                 return;
             }
-            let span = layer
-                .kind
-                .window
-                .map_or(AttentionSpan::Whole, AttentionSpan::Window);
-            forward.attend(span, i);
-            forward.add_attended(&layer.output, &layer.feed_forward_norm);
-            forward.activate(&layer.gate_up, self.activation);
+            layer.attend(forward, self.activation, i);
             forward.add_inner(&layer.down, next_norm());
         }
         forward.logits(&self.head, None);
@@ -102,7 +114,11 @@ impl Describe for DecoderConfig {
         let embedding = loader.table("model.embed_tokens", tied)?;
         let layers = self.layers.iter().enumerate();
         let layers = layers
-            .map(|(i, &kind)| self.layer(loader, kind, &format!("model.layers.{i}")))
+            .map(|(i, &kind)| {
+                let at = format!("model.layers.{i}");
+                let norm = loader.norm(&format!("{at}.input_layernorm"))?;
+                Ok((norm, self.layer(loader, kind, &at, self.size)?))
+            })
             .collect::<Result<_>>()?;
         let norm = loader.norm("model.norm")?;
         let head = match tied {
@@ -125,11 +141,13 @@ impl Describe for DecoderConfig {
 }
 
 impl DecoderConfig {
-    fn layer<B: Backend>(
+    /// The layer whose tensors' names begin with `at`, and whose attention reads rows of `inputs`.
+    pub(crate) fn layer<B: Backend>(
         &self,
         loader: &mut dyn Loader<B>,
         kind: LayerKind,
         at: &str,
+        inputs: usize,
     ) -> Result<Layer<B>> {
         let (size, inner, biases) = (self.size, self.inner, self.biases);
         let attended = self.heads.queries * self.heads.size;
@@ -139,7 +157,7 @@ impl DecoderConfig {
         let qkv = self.qkv(&attention);
         let gate_up = self.gate_up(&format!("{at}.mlp"));
         // Heads that are normed are whole first.
-        let qkv = LinearSpec::new(size, &qkv).used_as(match self.head_norms {
+        let qkv = LinearSpec::new(inputs, &qkv).used_as(match self.head_norms {
             true => Outputs::SideBySide,
             false => Outputs::Rotated,
         });
@@ -148,7 +166,6 @@ impl DecoderConfig {
         let down = LinearSpec::new(inner, &down);
         Ok(Layer {
             kind,
-            attention_norm: loader.norm(&format!("{at}.input_layernorm"))?,
             qkv: loader.linear(qkv.with_bias(biases.qkv))?,
             head_norms: self.head_norms(loader, &attention)?,
             output: loader.linear(output.with_bias(biases.output))?,
@@ -178,7 +195,7 @@ impl DecoderConfig {
     }
 
     /// Norms of the heads of attention `at`, if there are any.
-    pub(crate) fn head_norms<B: Backend>(
+    fn head_norms<B: Backend>(
         &self,
         loader: &mut dyn Loader<B>,
         at: &str,

@@ -11,11 +11,10 @@ use std::borrow::Cow;
 use cascade_core::HiddenLayers;
 
 use super::config::EagleConfig;
+use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
-use crate::backend::{
-    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform, Vocabulary,
-};
+use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Table};
+use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::{DecoderConfig, Result};
 
 /// The weights of a head.
@@ -24,13 +23,7 @@ pub(super) struct Eagle {
     /// The head's own; it reads the target's if there is none.
     embedding: Option<Table>,
     fuse: Map,
-    rotary: Rotary,
-    qkv: Map,
-    output: Map,
-    feed_forward_norm: Norm,
-    gate_up: Map,
-    down: Map,
-    activation: Activation,
+    layer: Layer,
 }
 
 impl Eagle {
@@ -44,36 +37,15 @@ impl Eagle {
         positions: usize,
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
-        let (size, inner) = (layer.size, layer.inner);
-        let Heads {
-            queries,
-            kv,
-            size: head,
-        } = layer.heads;
-        let of_attention = |part: &str| format!("layers.0.self_attn.{part}_proj");
-        let qkv = [("q", queries), ("k", kv), ("v", kv)]
-            .map(|(part, heads)| (of_attention(part), heads * head));
-        let gate_up = ["gate", "up"].map(|part| (format!("layers.0.mlp.{part}_proj"), inner));
+        let size = layer.size;
         let fuse = [("fc".to_owned(), size)];
-        let output = [(of_attention("o"), size)];
-        let down = [("layers.0.mlp.down_proj".to_owned(), size)];
-        let (cosines, sines) = layer.rope.rotations(positions, head);
         Ok(Self {
             embedding: match own.embedding {
                 true => Some(loader.table("embed_tokens", false)?),
                 false => None,
             },
             fuse: loader.linear(LinearSpec::new(2 * size, &fuse).with_bias(own.fuse_bias))?,
-            rotary: loader.rotary(cosines, sines)?,
-            qkv: {
-                let qkv = LinearSpec::new(size, &qkv).used_as(Outputs::Rotated);
-                loader.linear(qkv.with_bias(layer.biases.qkv))?
-            },
-            output: loader.linear(LinearSpec::new(queries * head, &output))?,
-            feed_forward_norm: loader.norm("layers.0.post_attention_layernorm")?,
-            gate_up: loader.linear(LinearSpec::new(size, &gate_up).used_as(Outputs::Gated))?,
-            down: loader.linear(LinearSpec::new(inner, &down))?,
-            activation: layer.activation,
+            layer: Layer::load(layer, "layers.0", size, positions, loader)?,
         })
     }
 }
@@ -90,12 +62,7 @@ impl Recurrent for Eagle {
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
         let table = self.embedding.as_ref().unwrap_or(shared);
         forward.join(table, states, &self.fuse);
-        let rotated: QkTransform<'_, Cpu> = QkTransform::Rotated(&self.rotary);
-        forward.project(&self.qkv, rotated, 0);
-        forward.attend(AttentionSpan::Whole, 0);
-        forward.add_attended(&self.output, &self.feed_forward_norm);
-        forward.activate(&self.gate_up, self.activation);
-        forward.end(&self.down);
+        self.layer.run(forward);
     }
 
     fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32> {

@@ -7,18 +7,15 @@
 //! library `layers.0`.
 
 use std::borrow::Cow;
-use std::num::NonZeroUsize;
 
 use cascade_checkpoint::Checkpoint;
 use cascade_core::{HiddenLayer, HiddenLayers};
 
 use super::config::Eagle3Config;
+use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
-use crate::backend::{
-    Activation, AttentionSpan, Forward, HeadNorms, Heads, LinearSpec, Loader, Outputs, QkTransform,
-    Vocabulary,
-};
+use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Table};
+use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::{DecoderConfig, Error, Result};
 
 /// The weights of a head.
@@ -33,15 +30,7 @@ pub(super) struct Eagle3 {
     state_norm: Norm,
     /// Whether the residual stream begins behind the norm of the states.
     normed_stream: bool,
-    rotary: Rotary,
-    window: Option<NonZeroUsize>,
-    qkv: Map,
-    head_norms: Option<HeadNorms<Cpu>>,
-    output: Map,
-    feed_forward_norm: Norm,
-    gate_up: Map,
-    down: Map,
-    activation: Activation,
+    layer: Layer,
     norm: Norm,
     /// Whether rows are fed with what is behind that norm.
     normed_output: bool,
@@ -66,21 +55,9 @@ impl Eagle3 {
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
         let at = own.layer;
-        let (size, inner) = (layer.size, layer.inner);
-        let Heads {
-            queries,
-            kv,
-            size: head,
-        } = layer.heads;
-        let of_attention = |part: &str| format!("{at}.self_attn.{part}_proj");
-        let qkv = [("q", queries), ("k", kv), ("v", kv)]
-            .map(|(part, heads)| (of_attention(part), heads * head));
-        let gate_up = ["gate", "up"].map(|part| (format!("{at}.mlp.{part}_proj"), inner));
+        let size = layer.size;
         let fuse = [("fc".to_owned(), size)];
-        let output = [(of_attention("o"), size)];
-        let down = [(format!("{at}.mlp.down_proj"), size)];
         let lm_head = [("lm_head".to_owned(), own.rows)];
-        let (cosines, sines) = layer.rope.rotations(positions, head);
         let reads = own.reads.iter().map(|&layer| HiddenLayer::Entering(layer));
         let tokens = match own.rows == layer.vocab_size {
             true => None,
@@ -100,22 +77,7 @@ impl Eagle3 {
             embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
             state_norm: loader.norm(&format!("{at}.hidden_norm"))?,
             normed_stream: own.normed_stream,
-            rotary: loader.rotary(cosines, sines)?,
-            window: layer.layers.first().and_then(|kind| kind.window),
-            qkv: {
-                // Heads that are normed are whole first.
-                let qkv = LinearSpec::new(2 * size, &qkv).used_as(match layer.head_norms {
-                    true => Outputs::SideBySide,
-                    false => Outputs::Rotated,
-                });
-                loader.linear(qkv.with_bias(layer.biases.qkv))?
-            },
-            head_norms: layer.head_norms(loader, &format!("{at}.self_attn"))?,
-            output: loader.linear(LinearSpec::new(queries * head, &output))?,
-            feed_forward_norm: loader.norm(&format!("{at}.post_attention_layernorm"))?,
-            gate_up: loader.linear(LinearSpec::new(size, &gate_up).used_as(Outputs::Gated))?,
-            down: loader.linear(LinearSpec::new(inner, &down))?,
-            activation: layer.activation,
+            layer: Layer::load(layer, at, 2 * size, positions, loader)?,
             norm: loader.norm("norm")?,
             normed_output: own.normed_output,
             head: loader.linear(LinearSpec::new(size, &lm_head))?,
@@ -168,18 +130,7 @@ impl Recurrent for Eagle3 {
         let table = self.embedding.as_ref().unwrap_or(shared);
         let norms = [&self.embedding_norm, &self.state_norm];
         forward.stand_beside(table, states, norms, self.normed_stream);
-        let transform: QkTransform<'_, Cpu> = match &self.head_norms {
-            Some(norms) => QkTransform::NormedAndRotated(norms, &self.rotary),
-            None => QkTransform::Rotated(&self.rotary),
-        };
-        forward.project(&self.qkv, transform, 0);
-        let span = self
-            .window
-            .map_or(AttentionSpan::Whole, AttentionSpan::Window);
-        forward.attend(span, 0);
-        forward.add_attended(&self.output, &self.feed_forward_norm);
-        forward.activate(&self.gate_up, self.activation);
-        forward.end(&self.down);
+        self.layer.run(forward);
     }
 
     fn give(&self, states: Vec<f32>) -> Vec<f32> {

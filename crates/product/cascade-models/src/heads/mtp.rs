@@ -10,11 +10,10 @@ use std::borrow::Cow;
 
 use cascade_core::HiddenLayers;
 
+use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
-use crate::backend::{
-    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform, Vocabulary,
-};
+use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Table};
+use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::{DecoderConfig, Result};
 
 /// What names of tensors of such layers begin with.
@@ -29,13 +28,7 @@ pub(super) struct Mtp {
     embedding_norm: Norm,
     fuse: Map,
     attention_norm: Norm,
-    rotary: Rotary,
-    qkv: Map,
-    output: Map,
-    feed_forward_norm: Norm,
-    gate_up: Map,
-    down: Map,
-    activation: Activation,
+    layer: Layer,
     norm: Norm,
 }
 
@@ -49,43 +42,16 @@ impl Mtp {
         positions: usize,
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
-        let (size, inner) = (layer.size, layer.inner);
-        let Heads {
-            queries,
-            kv,
-            size: head,
-        } = layer.heads;
-        let of_attention = |part: &str| format!("{LAYER}.self_attn.{part}_proj");
-        let qkv = [("q", queries), ("k", kv), ("v", kv)]
-            .map(|(part, heads)| (of_attention(part), heads * head));
-        let gate_up = ["gate", "up"].map(|part| (format!("{LAYER}.mlp.{part}_proj"), inner));
+        let size = layer.size;
         let fuse = [(format!("{LAYER}.input_proj"), size)];
-        let output = [(of_attention("o"), size)];
-        let down = [(format!("{LAYER}.mlp.down_proj"), size)];
-        let (cosines, sines) = layer.rope.rotations(positions, head);
         let mut norm = |name: &str| loader.norm(&format!("{LAYER}.{name}"));
-        let norms = [
-            norm("hidden_layernorm")?,
-            norm("token_layernorm")?,
-            norm("input_layernorm")?,
-            norm("post_attention_layernorm")?,
-            norm("final_layernorm")?,
-        ];
-        let [state_norm, embedding_norm, attention_norm, feed_forward_norm, norm] = norms;
-        let qkv = LinearSpec::new(size, &qkv).used_as(Outputs::Rotated);
         Ok(Self {
-            state_norm,
-            embedding_norm,
+            state_norm: norm("hidden_layernorm")?,
+            embedding_norm: norm("token_layernorm")?,
+            attention_norm: norm("input_layernorm")?,
+            norm: norm("final_layernorm")?,
             fuse: loader.linear(LinearSpec::new(2 * size, &fuse))?,
-            attention_norm,
-            rotary: loader.rotary(cosines, sines)?,
-            qkv: loader.linear(qkv.with_bias(layer.biases.qkv))?,
-            output: loader.linear(LinearSpec::new(queries * head, &output))?,
-            feed_forward_norm,
-            gate_up: loader.linear(LinearSpec::new(size, &gate_up).used_as(Outputs::Gated))?,
-            down: loader.linear(LinearSpec::new(inner, &down))?,
-            activation: layer.activation,
-            norm,
+            layer: Layer::load(layer, LAYER, size, positions, loader)?,
         })
     }
 }
@@ -102,12 +68,7 @@ impl Recurrent for Mtp {
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
         let norms = [&self.state_norm, &self.embedding_norm];
         forward.join_normed(shared, states, norms, &self.fuse, &self.attention_norm);
-        let rotated: QkTransform<'_, Cpu> = QkTransform::Rotated(&self.rotary);
-        forward.project(&self.qkv, rotated, 0);
-        forward.attend(AttentionSpan::Whole, 0);
-        forward.add_attended(&self.output, &self.feed_forward_norm);
-        forward.activate(&self.gate_up, self.activation);
-        forward.end(&self.down);
+        self.layer.run(forward);
     }
 
     fn give(&self, states: Vec<f32>) -> Vec<f32> {

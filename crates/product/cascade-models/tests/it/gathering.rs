@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Architecture, Error, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Architecture, Error, Scorer, TokenId, TokenTree, Want};
 use cascade_models::{
     random_model, score_together, CacheType, DType, Device, LoadOptions, Model, ScoreCall, Session,
 };
@@ -10,71 +10,33 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{json, Value};
 
-use crate::common::calls::{next_context, random_tree, random_want};
+use crate::common::calls::{next_context, Text};
 use crate::common::devices::on_gpus;
 use crate::common::tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison, GATED};
 use crate::random;
 
-/// One text of several, and the call that it makes next.
-struct Text {
-    session: Session,
-    source: Vec<TokenId>,
-    context: Vec<TokenId>,
-    tree: TokenTree,
-    want: Want,
+fn text(rng: &mut StdRng, model: &Arc<Model>) -> Text {
+    let source = match model.info().architecture {
+        Architecture::EncoderDecoder => {
+            let count = rng.random_range(1..30);
+            random_tokens(rng, count)
+        }
+        Architecture::DecoderOnly => Vec::new(),
+    };
+    Text::new(model, source)
 }
 
-impl Text {
-    fn new(rng: &mut StdRng, model: &Arc<Model>) -> Self {
-        let source = match model.info().architecture {
-            Architecture::EncoderDecoder => {
-                let count = rng.random_range(1..30);
-                random_tokens(rng, count)
-            }
-            Architecture::DecoderOnly => Vec::new(),
-        };
-        Self {
-            session: cold(model, &source),
-            source,
-            context: Vec::new(),
-            tree: TokenTree::new(),
-            want: Want::ARGMAX,
-        }
+/// Mostly a step as an engine takes it, and now and then a prompt.
+fn go_on(text: &mut Text, rng: &mut StdRng) {
+    text.context = next_context(rng, &text.context, &text.tree);
+    if rng.random_bool(0.05) {
+        let count = [40, 90, 600][rng.random_range(0..3)];
+        text.context = random_tokens(rng, count);
     }
-
-    /// Mostly a step as an engine takes it, and now and then a prompt.
-    fn next(&mut self, rng: &mut StdRng) {
-        self.context = next_context(rng, &self.context, &self.tree);
-        if rng.random_bool(0.05) {
-            let count = [40, 90, 600][rng.random_range(0..3)];
-            self.context = random_tokens(rng, count);
-        }
-        if self.context.is_empty() && self.source.is_empty() {
-            self.context = random_tokens(rng, 1);
-        }
-        (self.tree, self.want) = (random_tree(rng), random_want(rng));
+    if text.context.is_empty() && text.source.is_empty() {
+        text.context = random_tokens(rng, 1);
     }
-
-    fn call(&mut self) -> ScoreCall<'_> {
-        ScoreCall {
-            session: &mut self.session,
-            context: &self.context,
-            tree: &self.tree,
-            want: self.want,
-        }
-    }
-
-    fn alone(&self) -> Scores {
-        let mut alone = cold(self.session.model(), &self.source);
-        let scores = alone.score(&self.context, &self.tree, self.want);
-        scores.unwrap()
-    }
-}
-
-/// Equal but for the rows that a warm session need not compute.
-fn assert_equal(found: Scores, alone: Scores) {
-    assert!(found.rows_computed <= alone.rows_computed);
-    assert_eq!(found.with_rows_computed(0), alone.with_rows_computed(0));
+    text.ask(rng);
 }
 
 /// Texts join and leave; each round, any of them call.
@@ -87,17 +49,17 @@ fn random_rounds(models: &[Arc<Model>], seed: u64, rounds: usize, most: usize) {
         texts.truncate(count);
         while texts.len() < count {
             let model = &models[rng.random_range(0..models.len())];
-            texts.push(Text::new(rng, model));
+            texts.push(text(rng, model));
         }
         let share = [0.4, 1.0][rng.random_range(0..2)];
         let mut calling: Vec<&mut Text> = texts.iter_mut().collect();
         calling.retain(|_| rng.random_bool(share));
-        calling.iter_mut().for_each(|text| text.next(rng));
+        calling.iter_mut().for_each(|text| go_on(text, rng));
         let calls = calling.iter_mut().map(|text| text.call()).collect();
         let answers = score_together(calls);
         assert_eq!(answers.len(), calling.len());
         for (text, answer) in calling.iter().zip(answers) {
-            assert_equal(answer.unwrap(), text.alone());
+            text.assert_alone(answer.unwrap());
         }
     }
 }

@@ -2,22 +2,17 @@
 //! tests/goldens.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use candle_core::{safetensors, Tensor};
 use cascade_core::{Matrix, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{
-    relative_position_bucket, DType, Device, Model, Result, Session, WeightSource,
-};
+use cascade_models::{relative_position_bucket, DType, Device, Model, Session};
 use serde_json::{json, Value};
+
+use crate::common::goldens::{goldens, Golden};
 
 /// How far logits and hidden states may be from the reference, relative to the greatest.
 const TOLERANCE: f32 = 1e-4;
-
-fn goldens() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/goldens")
-}
 
 /// All checkpoints, and how many configurations each has: as transformers 4 saves them, and as
 /// transformers 5 does.
@@ -62,39 +57,13 @@ fn load_as(name: &str, config: Value) -> (Arc<Model>, Golden) {
 
 fn load_on(device: &Device, name: &str, config: Value) -> (Arc<Model>, Golden) {
     let folder = goldens().join("models").join(name);
-    let tensors = |file| safetensors::load(folder.join(file), &candle_core::Device::Cpu).unwrap();
-    let weights = Golden(tensors("model.safetensors"));
+    let tensors = |file| Golden::read(&folder.join(file));
+    let weights = tensors("model.safetensors");
     let model = Model::build(config, &weights, device, DType::F32).unwrap();
-    (Arc::new(model), Golden(tensors("golden.safetensors")))
+    (Arc::new(model), tensors("golden.safetensors"))
 }
-
-impl WeightSource for Golden {
-    fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
-    fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let tensor = &self.0[name];
-        assert_eq!(tensor.dims(), shape, "{name}");
-        Ok(tensor.flatten_all().unwrap().to_vec1().unwrap())
-    }
-}
-
-struct Golden(HashMap<String, Tensor>);
 
 impl Golden {
-    fn integers(&self, key: &str) -> Vec<i64> {
-        self.0[key].to_vec1().unwrap()
-    }
-
-    fn tokens(&self, key: &str) -> Vec<TokenId> {
-        self.integers(key).iter().map(|&t| t as TokenId).collect()
-    }
-
-    fn rows(&self, key: &str) -> Vec<Vec<f32>> {
-        self.0[key].to_vec2().unwrap()
-    }
-
     /// A session that the source, if there is one, has been given to.
     fn session(&self, model: &Arc<Model>) -> Session {
         let mut session = model.session();

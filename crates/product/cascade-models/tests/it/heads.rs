@@ -2,7 +2,7 @@
 //! tests/goldens/make_heads.py), purity, and files that are refused.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{safetensors, Device as CandleDevice, Tensor};
@@ -12,7 +12,7 @@ use cascade_core::{
 };
 use cascade_models::{
     load_head, locate, DType, Device, Error, Head, HeadSession, LoadOptions, Model, ModelSource,
-    Result, WeightSource,
+    Result,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use tempfile::TempDir;
 
 use crate::common::demo;
+use crate::common::goldens::{goldens, Golden};
 
 const TARGET: &str = "tiny-llama-gqa";
 const HEADS: [&str; 7] = [
@@ -35,49 +36,15 @@ const MEDUSA: [&str; 3] = ["medusa", "medusa-deep", "medusa-released"];
 const SIZE: usize = 36;
 const CASES: usize = 4;
 
-fn goldens() -> PathBuf {
-    let here = std::env::var("CARGO_MANIFEST_DIR");
-    let here = here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"));
-    Path::new(here).join("../../../tests/goldens")
-}
-
-struct Tensors(HashMap<String, Tensor>);
-
-impl Tensors {
-    fn read(file: &Path) -> Self {
-        Self(safetensors::load(file, &CandleDevice::Cpu).unwrap())
-    }
-
-    fn integers(&self, key: &str) -> Vec<i64> {
-        self.0[key].to_vec1().unwrap()
-    }
-
-    fn tokens(&self, key: &str) -> Vec<TokenId> {
-        self.integers(key).iter().map(|&t| t as TokenId).collect()
-    }
-
-    fn rows(&self, key: &str) -> Matrix {
-        let rows: Vec<Vec<f32>> = self.0[key].to_vec2().unwrap();
-        Matrix::new(rows[0].len(), rows.concat())
-    }
-}
-
-impl WeightSource for Tensors {
-    fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
-    fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let tensor = &self.0[name];
-        assert_eq!(tensor.dims(), shape, "{name}");
-        Ok(tensor.flatten_all().unwrap().to_vec1().unwrap())
-    }
+fn rows(golden: &Golden, key: &str) -> Matrix {
+    let rows = golden.rows(key);
+    Matrix::new(rows[0].len(), rows.concat())
 }
 
 fn target() -> Model {
     let folder = goldens().join("models").join(TARGET);
     let config = fs::read(folder.join("config.json")).unwrap();
-    let weights = Tensors::read(&folder.join("model.safetensors"));
+    let weights = Golden::read(&folder.join("model.safetensors"));
     let config = serde_json::from_slice(&config).unwrap();
     Model::build(config, &weights, &Device::Cpu, DType::F32).unwrap()
 }
@@ -101,10 +68,10 @@ fn load(folder: &Path, target: &Model, dtype: DType) -> Result<Arc<Head>> {
 /// What is done to a copy of a head.
 type Damage<'a> = &'a dyn Fn(&Path);
 
-fn golden(name: &str) -> (Arc<Head>, Tensors) {
+fn golden(name: &str) -> (Arc<Head>, Golden) {
     let folder = goldens().join("heads").join(name);
     let head = load(&folder, &target(), DType::F32).unwrap();
-    (head, Tensors::read(&folder.join("golden.safetensors")))
+    (head, Golden::read(&folder.join("golden.safetensors")))
 }
 
 /// Last states, or those that enter the layers of the target side by side.
@@ -162,7 +129,7 @@ fn observe(
     session.observe(&step.with_hidden(Some(&hidden))).unwrap();
 }
 
-fn tree(golden: &Tensors, case: usize) -> TokenTree {
+fn tree(golden: &Golden, case: usize) -> TokenTree {
     let mut tree = TokenTree::new();
     let parents = golden.integers(&format!("{case}.tree_parents"));
     let tokens = golden.tokens(&format!("{case}.tree_tokens"));
@@ -191,13 +158,13 @@ fn assert_near(found: &Matrix, expected: &Matrix, tolerance: f32, what: &str) {
 fn logits_are_those_of_a_transcription() {
     for name in HEADS {
         let (head, golden) = golden(name);
-        let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+        let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
         for case in 0..CASES {
             let what = format!("{name}, case {case}");
             let lengths = golden.integers(&format!("{case}.length"));
             let (length, known) = (lengths[0] as usize, lengths[1] as usize);
             let (context, tree) = (&text[..length], tree(&golden, case));
-            let expected = golden.rows(&format!("{case}.logits"));
+            let expected = rows(&golden, &format!("{case}.logits"));
 
             let mut cold = head.session();
             assert_eq!(cold.reach(context), None);
@@ -271,7 +238,7 @@ fn answers_depend_on_nothing_but_what_was_observed() {
 
 fn answers_of(name: &str) {
     let (head, golden) = golden(name);
-    let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+    let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
     let mut rng = StdRng::seed_from_u64(40);
     let mut session = head.session();
     let mut known = 0;
@@ -320,7 +287,7 @@ fn answers_of(name: &str) {
 #[test]
 fn a_head_says_nothing_of_what_it_has_not_observed() {
     let (head, golden) = golden("eagle");
-    let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+    let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
     let none = TokenTree::new();
     let mut session = head.session();
     let error = session.score(&text, &none, Want::ARGMAX).unwrap_err();
@@ -366,7 +333,7 @@ fn a_head_says_nothing_of_what_it_has_not_observed() {
 #[test]
 fn every_type_of_weights_gives_nearly_the_same() {
     let (head, golden) = golden("eagle");
-    let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+    let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
     let answer = |head: &Arc<Head>| {
         let mut session = head.session();
         observe(&mut session, &text, &states, (0, 29), 0);
@@ -397,7 +364,7 @@ fn every_type_of_weights_gives_nearly_the_same() {
 #[test]
 fn a_head_whose_states_overflow_says_nothing() {
     let golden = golden("eagle").1;
-    let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+    let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
     for (scale, levelled) in [(1e3, false), (1e36, true)] {
         let copy = TempDir::new().unwrap();
         for name in ["config.json", "model.safetensors"] {
@@ -601,7 +568,7 @@ fn a_model_with_an_mtp_layer_is_a_head_too() {
     config["model_type"] = "mimo".into();
     config["num_nextn_predict_layers"] = 1.into();
     config["attention_bias"] = true.into();
-    let mut tensors = Tensors::read(&of_target.join("model.safetensors")).0;
+    let mut tensors = Golden::read(&of_target.join("model.safetensors")).0;
     // MiMo has biases; of no effect, here.
     for layer in 0..config["num_hidden_layers"].as_u64().unwrap() {
         for part in ["q", "k", "v"] {
@@ -612,7 +579,7 @@ fn a_model_with_an_mtp_layer_is_a_head_too() {
         }
     }
     let inner = config["intermediate_size"].as_u64().unwrap() as usize;
-    for (name, tensor) in Tensors::read(&of_layer.join("model.safetensors")).0 {
+    for (name, tensor) in Golden::read(&of_layer.join("model.safetensors")).0 {
         let shape: Vec<usize> = match name.split('.').rev().nth(1).unwrap() {
             "gate_proj" | "up_proj" => vec![inner, SIZE],
             "down_proj" => vec![SIZE, inner],
@@ -624,7 +591,7 @@ fn a_model_with_an_mtp_layer_is_a_head_too() {
     fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
     safetensors::save(&tensors, folder.path().join("model.safetensors")).unwrap();
 
-    let mimo = Model::build(config, &Tensors(tensors), &Device::Cpu, DType::F32).unwrap();
+    let mimo = Model::build(config, &Golden(tensors), &Device::Cpu, DType::F32).unwrap();
     let head = load(folder.path(), &mimo, DType::F32).unwrap();
     assert_eq!((head.kind(), head.warnings()), ("MTP", &[][..]));
     let mimo = Arc::new(mimo);
@@ -653,7 +620,7 @@ fn a_model_with_an_mtp_layer_is_a_head_too() {
 fn medusa_gives_the_logits_of_a_transcription() {
     for name in MEDUSA {
         let (head, golden) = golden(name);
-        let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+        let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
         let heads = if name == "medusa-deep" { 3 } else { 5 };
         let mut warm = head.session();
         let mut before = 0;
@@ -662,7 +629,7 @@ fn medusa_gives_the_logits_of_a_transcription() {
             let lengths = golden.integers(&format!("{case}.length"));
             let (length, known) = (lengths[0] as usize, lengths[1] as usize);
             let (context, tree) = (&text[..length], tree(&golden, case));
-            let expected = golden.rows(&format!("{case}.logits"));
+            let expected = rows(&golden, &format!("{case}.logits"));
             let mut cold = head.session();
             assert_eq!(cold.reach(context), None);
             observe(&mut cold, &text, &states, (0, known), 0);

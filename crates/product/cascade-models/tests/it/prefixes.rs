@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 
-use crate::common::calls::{random_tree, random_want};
+use crate::common::calls::Text;
 use crate::common::tiny::{cold, llama, random_tokens, t5};
 use crate::random;
 
@@ -48,55 +48,33 @@ impl Library {
     }
 }
 
-struct Text {
-    session: Session,
-    source: Vec<TokenId>,
-    context: Vec<TokenId>,
-    tree: TokenTree,
-    want: Want,
+fn text(rng: &mut StdRng, model: &Arc<Model>, library: &Library) -> Text {
+    let source = match model.info().architecture {
+        Architecture::EncoderDecoder => library.sources[rng.random_range(0..2)].clone(),
+        Architecture::DecoderOnly => Vec::new(),
+    };
+    Text::new(model, source)
 }
 
-impl Text {
-    fn new(rng: &mut StdRng, model: &Arc<Model>, library: &Library) -> Self {
-        let source = match model.info().architecture {
-            Architecture::EncoderDecoder => library.sources[rng.random_range(0..2)].clone(),
-            Architecture::DecoderOnly => Vec::new(),
-        };
-        Self {
-            session: cold(model, &source),
-            source,
-            context: Vec::new(),
-            tree: TokenTree::new(),
-            want: Want::ARGMAX,
+/// Another context of the library, what the last tree leads to, or less than there was.
+fn go_on(text: &mut Text, rng: &mut StdRng, library: &Library) {
+    match rng.random_range(0..4) {
+        0 => text.context = library.context(rng),
+        1 => {
+            let kept = rng.random_range(0..=text.context.len());
+            text.context.truncate(kept);
+        }
+        _ if text.tree.is_empty() => {}
+        _ => {
+            let node = rng.random_range(0..text.tree.len());
+            text.context.extend(text.tree.path_tokens(Some(node)));
+            text.context.extend(random_tokens(rng, 1));
         }
     }
-
-    /// Another context of the library, what the last tree leads to, or less than there was.
-    fn next(&mut self, rng: &mut StdRng, library: &Library) {
-        match rng.random_range(0..4) {
-            0 => self.context = library.context(rng),
-            1 => {
-                let kept = rng.random_range(0..=self.context.len());
-                self.context.truncate(kept);
-            }
-            _ if self.tree.is_empty() => {}
-            _ => {
-                let node = rng.random_range(0..self.tree.len());
-                self.context.extend(self.tree.path_tokens(Some(node)));
-                self.context.extend(random_tokens(rng, 1));
-            }
-        }
-        if self.context.is_empty() {
-            self.context = library.context(rng);
-        }
-        (self.tree, self.want) = (random_tree(rng), random_want(rng));
+    if text.context.is_empty() {
+        text.context = library.context(rng);
     }
-
-    fn alone(&self) -> Scores {
-        let mut alone = cold(self.session.model(), &self.source);
-        let scores = alone.score(&self.context, &self.tree, self.want);
-        scores.unwrap()
-    }
+    text.ask(rng);
 }
 
 /// Texts that share prefixes with some of the others, and now and then change with whom.
@@ -104,33 +82,26 @@ fn random_rounds(model: &Arc<Model>, seed: u64, rounds: usize) {
     let rng = &mut StdRng::seed_from_u64(seed);
     let library = Library::new(rng);
     let scopes: [Arc<SharedPrefixes>; 2] = Default::default();
-    let mut texts: Vec<Text> = (0..6).map(|_| Text::new(rng, model, &library)).collect();
+    let mut texts: Vec<Text> = (0..6).map(|_| text(rng, model, &library)).collect();
     for _ in 0..rounds {
         let mut calling = Vec::new();
         for text in &mut texts {
             match rng.random_range(0..12) {
-                0 => *text = Text::new(rng, model, &library),
+                0 => *text = self::text(rng, model, &library),
                 1 => text.session.share_prefixes(None),
                 2..4 => text.session.share_prefixes(Some(Arc::clone(&scopes[1]))),
                 4..8 => text.session.share_prefixes(Some(Arc::clone(&scopes[0]))),
                 _ => {}
             }
             if rng.random_bool(0.7) {
-                text.next(rng, &library);
+                go_on(text, rng, &library);
                 calling.push(text);
             }
         }
-        let calls = calling.iter_mut().map(|text| ScoreCall {
-            session: &mut text.session,
-            context: &text.context,
-            tree: &text.tree,
-            want: text.want,
-        });
+        let calls = calling.iter_mut().map(|text| text.call());
         let answers = score_together(calls.collect());
         for (text, found) in calling.iter().zip(answers) {
-            let (found, alone) = (found.unwrap(), text.alone());
-            assert!(found.rows_computed <= alone.rows_computed);
-            assert_eq!(found.with_rows_computed(0), alone.with_rows_computed(0));
+            text.assert_alone(found.unwrap());
         }
     }
     drop(texts);

@@ -4,39 +4,14 @@
 use std::fs;
 
 use cascade_core::Fingerprint;
-use cascade_ngram::{
-    export_json, import_json, BigramRows, BigramTable, Error, NgramBuilder, Provenance, Source,
-};
+use cascade_ngram::{export_json, import_json, BigramRows, BigramTable, Error, NgramBuilder};
 use proptest::prelude::*;
 
-fn fingerprint() -> Fingerprint {
-    Fingerprint::from_stored("sha256:test")
-}
-
-fn provenance() -> Provenance {
-    Provenance {
-        tokenizer: fingerprint(),
-        sources: vec![Source {
-            name: "a corpus, \"quoted\"".into(),
-            bytes: Some(7),
-            dump_date: Some("2024-06-01".into()),
-        }],
-        command: "cascade bigram build".into(),
-        version: "0.1.0".into(),
-    }
-}
-
-fn builder(vocab_size: usize, documents: &[Vec<u32>]) -> NgramBuilder {
-    let mut builder = NgramBuilder::new(1, vocab_size, provenance());
-    for document in documents {
-        builder.add_document(document).unwrap();
-    }
-    builder
-}
+use crate::common::tables::{builder, fingerprint, provenance};
 
 fn sample() -> BigramTable {
     let documents = [vec![1, 2, 1, 3, 1, 2], vec![2, 4, 1, 0], vec![1, 3, 1, 4]];
-    builder(5, &documents).finish_bigrams(2, 1).unwrap()
+    builder(1, 5, &documents).finish_bigrams(2, 1).unwrap()
 }
 
 fn rows(table: &BigramTable) -> Vec<Vec<(u32, u64)>> {
@@ -77,13 +52,13 @@ fn counts_within_documents_and_keeps_the_most_frequent() {
 #[test]
 fn a_builder_tells_how_far_it_is() {
     let documents = [vec![1, 2, 1], vec![2, 4, 1, 2]];
-    let so_far = builder(5, &documents);
+    let so_far = builder(1, 5, &documents);
     assert_eq!((so_far.documents(), so_far.total_tokens()), (2, 7));
 }
 
 #[test]
 fn rare_pairs_can_be_dropped() {
-    let table = builder(3, &[vec![0, 1, 0, 1, 2]])
+    let table = builder(1, 3, &[vec![0, 1, 0, 1, 2]])
         .finish_bigrams(4, 2)
         .unwrap();
     assert_eq!(rows(&table), [vec![(1, 2)], vec![], vec![]]);
@@ -91,7 +66,7 @@ fn rare_pairs_can_be_dropped() {
 
 #[test]
 fn a_document_with_a_foreign_token_is_not_counted() {
-    let mut builder = builder(3, &[]);
+    let mut builder = builder(1, 3, &[]);
     let error = builder.add_document(&[0, 1, 3]).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -282,7 +257,7 @@ fn says_what_is_wrong_with_sizes() {
 /// Pairs before the first row would belong to no token.
 #[test]
 fn the_first_row_begins_with_the_first_pair() {
-    let table = builder(3, &[vec![0, 1, 0, 2]])
+    let table = builder(1, 3, &[vec![0, 1, 0, 2]])
         .finish_bigrams(2, 1)
         .unwrap();
     assert_eq!(rows(&table)[0], [(1, 1), (2, 1)]);
@@ -426,14 +401,14 @@ proptest! {
 
     #[test]
     fn bytes_depend_on_content_alone((vocab_size, documents) in documents(), cut in 0..8usize) {
-        let table = builder(vocab_size, &documents).finish_bigrams(3, 1).unwrap();
+        let table = builder(1, vocab_size, &documents).finish_bigrams(3, 1).unwrap();
         let cut = cut.min(documents.len());
         let mut reversed = documents.clone();
         reversed.reverse();
-        let other_order = builder(vocab_size, &reversed).finish_bigrams(3, 1).unwrap();
+        let other_order = builder(1, vocab_size, &reversed).finish_bigrams(3, 1).unwrap();
         prop_assert_eq!(other_order.as_bytes(), table.as_bytes());
-        let mut merged = builder(vocab_size, &documents[cut..]);
-        merged.merge(builder(vocab_size, &documents[..cut])).unwrap();
+        let mut merged = builder(1, vocab_size, &documents[cut..]);
+        merged.merge(builder(1, vocab_size, &documents[..cut])).unwrap();
         let merged = merged.finish_bigrams(3, 1).unwrap();
         prop_assert_eq!(merged.as_bytes(), table.as_bytes());
 
@@ -448,7 +423,7 @@ proptest! {
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let table = builder(vocab_size, &documents).finish_bigrams(3, 1).unwrap();
+        let table = builder(1, vocab_size, &documents).finish_bigrams(3, 1).unwrap();
         let mut bytes = table.as_bytes().to_vec();
         for (at, value) in flips {
             let at = at.index(bytes.len());

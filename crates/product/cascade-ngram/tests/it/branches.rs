@@ -4,28 +4,15 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use crate::common::conversations::conversations;
-use cascade_core::{Budget, Drafter, Fingerprint, NodeId, TokenTree};
-use cascade_ngram::{
-    Bigram, BigramTable, MaxGram, MaxGramOptions, NgramBuilder, Occurrence, PromptLookup,
-    Provenance,
-};
+use crate::common::{conversations::conversations, tables::bigrams};
+use cascade_core::{Budget, Drafter, NodeId, TokenTree};
+use cascade_ngram::{Bigram, BigramTable, MaxGram, MaxGramOptions, Occurrence, PromptLookup};
 use proptest::prelude::*;
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
 /// A table that keeps three successors of each token.
 fn table(vocab_size: usize, documents: &[Vec<u32>]) -> Arc<BigramTable> {
-    let provenance = Provenance {
-        tokenizer: Fingerprint::from_stored("test"),
-        sources: Vec::new(),
-        command: "test".into(),
-        version: "test".into(),
-    };
-    let mut builder = NgramBuilder::new(1, vocab_size, provenance);
-    for document in documents {
-        builder.add_document(document).unwrap();
-    }
-    Arc::new(builder.finish_bigrams(3, 1).unwrap())
+    Arc::new(bigrams(vocab_size, documents, 3))
 }
 
 fn tree(depth: usize, nodes: usize) -> Budget {

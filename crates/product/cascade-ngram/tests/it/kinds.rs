@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Budget, Fingerprint, TokenId, TokenTree};
+use cascade_core::{Budget, TokenId, TokenTree};
 use cascade_ngram::{
     BigramConfig, BigramTable, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig,
-    NgramBuilder, NgramTable, PromptLookup, PromptLookupConfig, Provenance, Resources, Result,
-    TableLocator,
+    NgramTable, PromptLookup, PromptLookupConfig, Resources, Result, TableLocator,
 };
+
+use crate::common::tables::bigrams;
 
 /// One table, wherever it is looked for: 1 is followed by 2, 3 and 4, less and less often, and 2 by
 /// 5.
@@ -15,17 +16,8 @@ struct OneTable(Arc<BigramTable>);
 
 impl OneTable {
     fn new() -> Self {
-        let provenance = Provenance {
-            tokenizer: Fingerprint::from_stored("sha256:test"),
-            sources: Vec::new(),
-            command: "a test".into(),
-            version: "0".into(),
-        };
-        let mut builder = NgramBuilder::new(1, 8, provenance);
-        for document in [[1, 2], [1, 2], [1, 2], [1, 3], [1, 3], [1, 4], [2, 5]] {
-            builder.add_document(&document).unwrap();
-        }
-        Self(Arc::new(builder.finish_bigrams(8, 1).unwrap()))
+        let documents = [[1, 2], [1, 2], [1, 2], [1, 3], [1, 3], [1, 4], [2, 5]];
+        Self(Arc::new(bigrams(8, &documents.map(Vec::from), 8)))
     }
 }
 

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::common::{conversations::conversations, oracle};
-use cascade_core::{Budget, Drafter, Fingerprint};
-use cascade_ngram::{
-    Bigram, BigramTable, MaxGram, MaxGramOptions, NgramBuilder, Occurrence, Provenance,
-};
+use crate::common::{conversations::conversations, oracle, tables::bigrams};
+use cascade_core::{Budget, Drafter};
+use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, Occurrence};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
 const BUDGET: usize = 10;
@@ -22,20 +20,6 @@ fn max_gram(source: &[u32], context: &[u32], budget: usize) -> Vec<u32> {
     let mut drafter = MaxGram::new();
     drafter.set_source(source);
     propose(&mut drafter, context, budget)
-}
-
-fn table(vocab_size: usize, documents: &[Vec<u32>]) -> BigramTable {
-    let provenance = Provenance {
-        tokenizer: Fingerprint::from_stored("test"),
-        sources: Vec::new(),
-        command: "test".into(),
-        version: "test".into(),
-    };
-    let mut builder = NgramBuilder::new(1, vocab_size, provenance);
-    for document in documents {
-        builder.add_document(document).unwrap();
-    }
-    builder.finish_bigrams(2, 1).unwrap()
 }
 
 fn random_tokens(rng: &mut StdRng, alphabet: u32, len: usize) -> Vec<u32> {
@@ -74,7 +58,7 @@ fn equals_the_listing_on_random_sequences_whatever_came_before() {
         let documents: Vec<_> = (0..alphabet / 2)
             .map(|_| random_tokens(rng, alphabet, 2))
             .collect();
-        let table = Arc::new(table(alphabet as usize, &documents));
+        let table = Arc::new(bigrams(alphabet as usize, &documents, 2));
         let with_bigram = seed % 2 == 0;
         let best = |token| table.best(token).filter(|_| with_bigram);
         let mut drafter = MaxGram::new();
@@ -107,7 +91,7 @@ fn equals_the_listing_on_random_sequences_whatever_came_before() {
 fn equals_the_listing_at_every_position_of_recorded_conversations() {
     let conversations = conversations();
     let documents: Vec<_> = conversations.iter().map(|c| c.tokens.clone()).collect();
-    let table = Arc::new(table(32_000, &documents[..10]));
+    let table = Arc::new(bigrams(32_000, &documents[..10], 2));
     let mut drafter = MaxGram::new().with_bigram(Arc::clone(&table));
     for conversation in &conversations {
         drafter.set_source(&[]);
@@ -163,7 +147,7 @@ fn does_not_reach_back_into_the_source() {
 
 #[test]
 fn fills_from_the_bigram_table_until_a_token_has_no_successor() {
-    let table = Arc::new(table(10, &[vec![3, 4, 5]]));
+    let table = Arc::new(bigrams(10, &[vec![3, 4, 5]], 2));
     let mut drafter = MaxGram::new().with_bigram(Arc::clone(&table));
     assert_eq!(propose(&mut drafter, &[3], 10), [4, 5]);
     assert_eq!(propose(&mut drafter, &[3], 1), [4]);

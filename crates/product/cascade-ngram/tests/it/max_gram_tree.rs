@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cascade_core::{
-    Advice, Budget, Choice, Drafter, Fingerprint, Guidance, NodeId, Observation, ScoredTree,
-    TokenId, TokenTree, Top,
+    Advice, Budget, Choice, Drafter, Guidance, NodeId, Observation, ScoredTree, TokenId, TokenTree,
+    Top,
 };
 use cascade_ngram::{
-    MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, NgramBuilder, NgramLimits, NgramTable,
-    Provenance, Weights,
+    MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, NgramLimits, NgramTable, Weights,
 };
 use proptest::prelude::*;
 use serde_json::Value;
+
+use crate::common::tables::builder;
 
 const ORDERS: [usize; 10] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24];
 
@@ -59,22 +60,12 @@ type Choices = Vec<(TokenId, f32)>;
 
 impl Known {
     fn table(&self) -> Option<Arc<NgramTable>> {
-        let provenance = Provenance {
-            tokenizer: Fingerprint::from_stored("sha256:test"),
-            sources: Vec::new(),
-            command: "a test".into(),
-            version: "0".into(),
-        };
-        let mut builder = NgramBuilder::new(2, 8, provenance);
-        for document in &self.documents {
-            builder.add_document(document).unwrap();
-        }
         let limits = NgramLimits {
             top_k: 64,
             min_count: 1,
             min_context: 1,
         };
-        let table = builder.finish(limits).unwrap();
+        let table = builder(2, 8, &self.documents).finish(limits).unwrap();
         (!self.documents.is_empty()).then(|| Arc::new(table))
     }
 

@@ -4,35 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cascade_core::Fingerprint;
-use cascade_ngram::{
-    BigramTable, Error, NgramBuilder, NgramLimits, NgramRows, NgramTable, Provenance, Source,
-};
+use cascade_ngram::{BigramTable, Error, NgramBuilder, NgramLimits, NgramRows, NgramTable};
 use proptest::prelude::*;
 
-fn fingerprint() -> Fingerprint {
-    Fingerprint::from_stored("sha256:test")
-}
-
-fn provenance() -> Provenance {
-    Provenance {
-        tokenizer: fingerprint(),
-        sources: vec![Source {
-            name: "a corpus, \"quoted\"".into(),
-            bytes: Some(7),
-            dump_date: None,
-        }],
-        command: "cascade bigram build --order 2".into(),
-        version: "0.1.0".into(),
-    }
-}
-
-fn builder(order: usize, vocab_size: usize, documents: &[Vec<u32>]) -> NgramBuilder {
-    let mut builder = NgramBuilder::new(order, vocab_size, provenance());
-    for document in documents {
-        builder.add_document(document).unwrap();
-    }
-    builder
-}
+use crate::common::tables::{builder, fingerprint, provenance};
 
 const ALL: NgramLimits = NgramLimits {
     top_k: 255,

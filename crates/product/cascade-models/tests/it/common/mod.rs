@@ -5,5 +5,6 @@ pub(crate) mod calls;
 pub(crate) mod demo;
 #[cfg(feature = "gpu")]
 pub(crate) mod devices;
+pub(crate) mod goldens;
 #[cfg(feature = "gpu")]
 pub(crate) mod tiny;
