@@ -46,6 +46,7 @@ WAYS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ways", nargs="+", choices=WAYS)
+    parser.add_argument("--dataset", default="problems", help="as `cascade run` takes it")
     parser.add_argument("--limit", type=int, default=100, help="problems")
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=8, help="drafted at most for a text and a forward")
@@ -70,7 +71,7 @@ def record(args):
     import cascade_decoding
 
     config = cascade_decoding.Config.parse(f"target: {{ model: {MODEL}, dtype: f32 }}\nprompt: problem\n")
-    prompts = [row["prompt"] for row in cascade_decoding.dataset("problems", config, limit=args.limit)]
+    prompts = [row["prompt"] for row in cascade_decoding.dataset(args.dataset, config, limit=args.limit)]
     cascade_decoding.record(config, prompts, max_new_tokens=LONGEST).write(str(args.trace))
 
 

@@ -7,7 +7,7 @@ use cascade::config::{model_source, Neural};
 use cascade::ngram::{
     MaxGram, MaxGramOptions, MaxGramTree, MaxGramTreeOptions, NgramTable, Occurrence, PromptLookup,
 };
-use cascade::{AssembleOptions, Budget, Drafter, Observation, TokenId};
+use cascade::{AssembleOptions, Budget, Drafter, Observation, TokenId, TokenTree};
 use numpy::{AllowTypeChange, PyArrayLike1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -169,9 +169,17 @@ impl NativeDrafter {
 
     fn observe(&self, py: Python<'_>, context: Tokens<'_>, emitted: Tokens<'_>) {
         let (context, emitted) = (context.as_array().to_vec(), emitted.as_array().to_vec());
+        // What another engine has verified: of the target it is not known what it would have said
+        // in the place of these tokens, which is what an observation of text alone says, too. But
+        // drafters do not learn from that one: it is of steps in which they were not wanted.
+        let accepted = emitted.len().saturating_sub(1);
+        let draft = TokenTree::chain(emitted.iter().copied().take(accepted));
+        let nodes: Vec<_> = (0..accepted).collect();
+        let unknown = vec![Observation::UNKNOWN; accepted + 1];
         py.detach(|| {
-            self.drafter()
-                .observe(&Observation::of_text(&context, &emitted));
+            self.drafter().observe(&Observation::new(
+                &context, &draft, &nodes, &emitted, &unknown,
+            ));
         });
     }
 

@@ -35,12 +35,11 @@ def test_chains_continue_texts_that_repeat():
 
 def test_texts_are_told_apart_though_rows_move():
     texts = [REPEATS, [9, 8, 7, 6] * 5, list(range(20, 40))]
-    own, fresh = proposer(), None
+    own, still = proposer(), proposer()
     for step in range(12):
         order = np.random.default_rng(step).permutation(3)
-        rows = [texts[i] for i in order]
-        fresh = proposer()
-        assert call(own, rows) == call(fresh, rows)
+        expected = call(still, texts)
+        assert call(own, [texts[i] for i in order]) == [expected[i] for i in order]
         for i, text in enumerate(texts):
             text = text + [text[len(text) - 8 + step % 2]]
             texts[i] = text
@@ -63,6 +62,30 @@ def test_drafters_are_used_again_and_earlier_answers_drafted_where_they_are_kept
     monkeypatch.setenv("CASCADE_VLLM_SESSION_TOKENS", "1000")
     monkeypatch.setenv("CASCADE_VLLM_MIN_PROBABILITY", "0")
     assert second_text()[:2] == [42, 43]
+
+
+def test_texts_side_by_side_draft_from_each_other_where_answers_are_kept(monkeypatch):
+    def beside():
+        own = proposer()
+        call(own, [[1, 2, 40, 41, 42, 43, 44]], sampled=[[41, 42, 43, 44]])
+        # The first text goes on; the second one has just begun.
+        return call(own, [[1, 2, 40, 41, 42, 43, 44, 45], [7, 8, 40, 41]])[1]
+
+    monkeypatch.setenv("CASCADE_VLLM_MIN_PROBABILITY", "0")
+    assert beside()[:2] != [42, 43]
+    monkeypatch.setenv("CASCADE_VLLM_SESSION_TOKENS", "1000")
+    assert beside() == [42, 43, 44, 45]
+
+
+def test_weights_of_a_text_are_forgotten_where_no_answers_are_kept():
+    own = proposer()
+    for end in range(10, 20):
+        call(own, [([9, 8, 7, 6] * 5)[:end]])
+    call(own, [])
+    assert len(own._texts._free) == 1
+    used, new = own._texts._free[0], proposer()._texts._first.fork()
+    used, new = (drafter.propose(REPEATS, 4).probabilities.tolist() for drafter in (used, new))
+    assert used == new
 
 
 def test_limits():

@@ -176,15 +176,16 @@ class NativeDrafter:
     @property
     def name(self) -> str: ...
     def fork(self) -> NativeDrafter:
-        """One for another text, with the same settings and table. Max-Gram trees share their store of
-        earlier answers: what one has observed, all draft from."""
+        """One for another text that is generated at the same time, with the same settings and table.
+        Max-Gram trees that keep answers (``session_tokens``) share them and what they learn: what one
+        has observed, all draft from."""
     def set_source(self, source: ArrayLike) -> None:
         """The encoder's tokens; empty for decoder-only models."""
     def propose(self, context: ArrayLike, depth: int, nodes: Optional[int] = None) -> Tree:
         """A continuation of ``context``: at most ``nodes`` nodes, ``depth`` on any path; a chain if
         ``nodes`` is not given. Amortized time follows the tokens that are new in the context."""
     def observe(self, context: ArrayLike, emitted: ArrayLike) -> None:
-        """Learns that ``emitted`` followed ``context``."""
+        """Learns that the target said ``emitted`` after ``context``."""
     def forget(self) -> None:
         """Forgets what it has observed."""
 

@@ -16,19 +16,26 @@ Tokens = NDArray[np.uint32]
 class Text:
     """A text that is being generated, and its drafter."""
 
-    def __init__(self, drafter: NativeDrafter, tokens: Tokens, prompt: int) -> None:
+    def __init__(self, drafter: NativeDrafter, tokens: Tokens) -> None:
         self.drafter = drafter
         self.tokens = tokens
-        #: How many of the tokens were not generated.
-        self.prompt = prompt
 
     def is_continued_by(self, tokens: Tokens) -> bool:
         length = len(self.tokens)
         return length <= len(tokens) and bool(np.array_equal(tokens[:length], self.tokens))
 
+    def extend(self, tokens: Tokens) -> None:
+        """The text is ``tokens`` now; those that are new were generated. The drafter learns from them,
+        and others draft from them, if a session is kept."""
+        known = len(self.tokens)
+        if len(tokens) > known:
+            self.drafter.observe(self.tokens, tokens[known:])
+            self.tokens = tokens
+
 
 class Texts:
-    """Begins and ends texts. Drafters are used again, and share a table and a store of answers.
+    """Begins and ends texts. Drafters are used again, and share a table, a store of answers and what
+    they learn.
 
     Settings are variables of the environment that begin with ``prefix``: ``_TABLE``, ``_TOKENIZER`` and
     ``_SESSION_TOKENS``. What cannot be read is an error now, and not at the first request.
@@ -46,22 +53,16 @@ class Texts:
 
     def begin(self, tokens: Tokens, prompt: int) -> Text:
         """A text of which nothing but ``tokens`` is known, the first ``prompt`` of them not generated."""
-        drafter = self._free.pop() if self._free else self._first.fork()
-        return Text(drafter, tokens, prompt)
+        text = Text(self._free.pop() if self._free else self._first.fork(), tokens[:prompt])
+        text.extend(tokens)
+        return text
 
     def end(self, text: Text) -> None:
-        """The text has ended or was interrupted: others may draft from its answer, if a session is kept."""
-        answer = text.tokens[text.prompt :]
-        if self._session > 0 and len(answer) > 0:
-            # Only the last tokens of the prompt are before an n-gram of the answer.
-            text.drafter.observe(text.tokens[max(0, text.prompt - _BEFORE) : text.prompt], answer)
-            # An answer counts once another text begins.
-            text.drafter.observe([], [])
+        """The text has ended or was interrupted."""
+        if self._session == 0:
+            # Not even weights are to tell the next text of this one.
+            text.drafter.forget()
         self._free.append(text.drafter)
-
-
-#: More than the tokens before an n-gram of the session.
-_BEFORE = 8
 
 
 def chain(drafter: NativeDrafter, tokens: Tokens, most: int, least: float) -> List[int]:

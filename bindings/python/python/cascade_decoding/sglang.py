@@ -11,8 +11,9 @@ allows by that name alone (adapters, external corpora, watermarks) it refuses.
 
 Settings are variables of the environment: ``CASCADE_SGLANG_TABLE``, an n-gram table, and
 ``CASCADE_SGLANG_TOKENIZER``, the model whose tokenizer it was built for (the target);
-``CASCADE_SGLANG_SESSION_TOKENS``, how many tokens of earlier answers are kept to draft from, 100 bytes
-each. None (0) unless told otherwise: whoever measures times could learn of other users' answers.
+``CASCADE_SGLANG_SESSION_TOKENS``, how many tokens of other answers, finished ones and those that are being
+generated, are kept to draft and to learn from, 150 bytes each. None (0) unless told otherwise: whoever
+measures times could learn of other users' answers.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Corpus:
             if not 0 <= fresh <= len(latest):
                 raise ValueError(f"request {request}: {fresh} tokens are new, and {len(latest)} were given")
             if fresh > 0:
-                text.tokens = np.append(text.tokens, np.asarray(latest[-fresh:], dtype=np.uint32))
+                text.extend(np.append(text.tokens, np.asarray(latest[-fresh:], dtype=np.uint32)))
             most = self._nodes - 1
             # As deep as it has nodes, it would be a chain.
             tree = text.drafter.propose(text.tokens, max(1, most - 1), most)

@@ -13,11 +13,12 @@ Settings are variables of the environment, since vLLM passes none:
 
 * ``CASCADE_VLLM_TABLE``: an n-gram table, and ``CASCADE_VLLM_TOKENIZER`` the model whose tokenizer it was
   built for (the target);
-* ``CASCADE_VLLM_SESSION_TOKENS``: how many tokens of earlier answers are kept to draft from, 100 bytes
-  each. None (0) unless told otherwise: whoever measures times could learn of other users' answers;
-* ``CASCADE_VLLM_MIN_PROBABILITY``: where the path of a chain is less probable, it ends (0.2). An estimate
+* ``CASCADE_VLLM_SESSION_TOKENS``: how many tokens of other answers, finished ones and those that are being
+  generated, are kept to draft and to learn from, 150 bytes each. None (0) unless told otherwise: whoever
+  measures times could learn of other users' answers;
+* ``CASCADE_VLLM_MIN_PROBABILITY``: where the path of a chain is less probable, it ends (0.05). An estimate
   of whether the target accepts a token, so that texts that do not repeat themselves are not slowed down
-  by rows in vain.
+  by rows in vain. Where rows are dear (large batches, which are limited by arithmetic) more is better.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class MaxGram:
         settings = vllm_config.speculative_config
         self._tokens = int(settings.num_speculative_tokens)
         self._longest = int(vllm_config.model_config.max_model_len)
-        self._least = float(os.environ.get("CASCADE_VLLM_MIN_PROBABILITY", "0.2"))
+        self._least = float(os.environ.get("CASCADE_VLLM_MIN_PROBABILITY", "0.05"))
         self._texts = Texts("CASCADE_VLLM", str(vllm_config.model_config.tokenizer))
         #: The texts of the last call by row.
         self._running: Dict[int, Text] = {}
@@ -79,6 +80,6 @@ class MaxGram:
         for place in (row, *before):
             if place in before and before[place].is_continued_by(tokens):
                 text = before.pop(place)
-                text.tokens = tokens
+                text.extend(tokens)
                 return text
         return self._texts.begin(tokens, prompt)

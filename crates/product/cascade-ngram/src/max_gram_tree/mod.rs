@@ -33,7 +33,7 @@ pub struct MaxGramTreeOptions {
     /// Paths whose probability, as the drafter estimates it, is smaller are not drafted; between 0
     /// (the budget is always spent, as far as there is anything to propose) and 1.
     pub min_probability: f32,
-    /// Tokens of earlier answers that are kept to draft from; 0 keeps none.
+    /// Tokens of other answers that are kept to draft from; 0 keeps none.
     pub session_tokens: usize,
     /// How many of the target's most probable tokens are remembered after every drafted token,
     /// rejected ones included, up to 8. 1 is free, since the target computes that token anyway;
@@ -83,8 +83,10 @@ pub struct MaxGramTree {
     source: Vec<TokenId>,
     history: History,
     session: SharedSession,
+    /// Other texts of the session are generated at the same time.
+    beside_others: bool,
     hints: Hints,
-    /// The answer that is being generated.
+    /// The answer that is being generated, as far as the session does not have it.
     answer: Answer,
     /// The text after the last observation.
     observed: TextId,
@@ -113,6 +115,7 @@ impl MaxGramTree {
             source: Vec::new(),
             history: History::default(),
             session: SharedSession::new(options.session_tokens),
+            beside_others: false,
             hints: Hints::default(),
             answer: Answer::default(),
             observed: TextId::default(),
@@ -122,12 +125,17 @@ impl MaxGramTree {
         }
     }
 
-    /// A drafter for another text of the same owner: with the same settings, table and fitted
-    /// weights, and with one store of earlier answers for both.
+    /// A drafter for another text of the same owner that is generated at the same time: with the
+    /// same settings, table and fitted weights, and with one store of answers for both.
+    ///
+    /// Those made by this share more, if they keep answers at all: what one has observed, the
+    /// others draft from at once, and not only when its text has ended; and their weights learn
+    /// from all texts, of which each alone is too short to learn much from.
     #[must_use]
     pub fn for_another_text(&self) -> Self {
         Self {
             session: self.session.shared(),
+            beside_others: true,
             ..Self::new(self.options, self.table.clone()).with_weights(self.fitted.clone())
         }
     }
@@ -165,6 +173,31 @@ impl MaxGramTree {
         }
     }
 
+    /// Whether what this drafter learns is there for others.
+    fn shares(&self) -> bool {
+        self.beside_others && self.options.session_tokens > 0
+    }
+
+    /// Takes over the weights as the drafters of other texts have moved them.
+    fn catch_up(&mut self) {
+        if self.shares() {
+            if let Some(weights) = &self.session.lock().weights {
+                self.weights.clone_from(weights);
+            }
+        }
+    }
+
+    /// Lets the drafters of other texts have what was observed.
+    fn hand_over(&mut self) {
+        if self.shares() {
+            let next = self.answer.next();
+            let said = std::mem::replace(&mut self.answer, next);
+            let mut session = self.session.lock();
+            session.add(said);
+            session.weights = Some(self.weights.clone());
+        }
+    }
+
     /// Reads what followed, and lets `learn` move the weights by what they gave each token.
     fn read(&mut self, emitted: &[TokenId], mut learn: impl FnMut(&Gradient, &mut Weights)) {
         let known = self.history.id() == self.advised;
@@ -190,6 +223,7 @@ impl MaxGramTree {
         if context.is_empty() || budget.depth == 0 || budget.nodes == 0 {
             return ScoredTree::default();
         }
+        self.catch_up();
         self.history.sync(&self.source, context);
         let mut buffers = std::mem::take(&mut self.buffers);
         let session = self.session.lock();
@@ -314,6 +348,7 @@ impl Drafter for MaxGramTree {
         self.observed = TextId::default();
         self.advice = Advice::default();
     }
+
     fn observed_top(&self) -> usize {
         // The most probable token alone is known anyway.
         match self.options.hints {
@@ -323,6 +358,7 @@ impl Drafter for MaxGramTree {
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
+        self.catch_up();
         self.begin(observation.context);
         if self.options.hints > 0 && !observation.is_text_alone() {
             self.remember(observation);
@@ -336,5 +372,6 @@ impl Drafter for MaxGramTree {
             }),
         }
         self.observed = self.history.id();
+        self.hand_over();
     }
 }

@@ -1,4 +1,4 @@
-//! Answers of earlier requests.
+//! Answers of other requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,13 @@ use cascade_core::TokenId;
 
 use super::continuations::Continuations;
 use super::history::Keys;
+use super::weights::Weights;
 
 /// Contexts of 1 to this many tokens are counted: longer ones add nothing.
 pub(super) const SESSION_ORDERS: usize = 3;
 
-/// What followed what in the outputs of earlier requests. Prompts are not counted: they draft
-/// worse than they help.
+/// What followed what in the outputs of other requests. Prompts are not counted: they draft worse
+/// than they help.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) contexts: Continuations,
@@ -20,6 +21,8 @@ pub(super) struct Session {
     /// Tokens of all answers, and the most that are kept.
     tokens: usize,
     capacity: usize,
+    /// As the drafters of texts that are generated side by side have moved them; none before.
+    pub(super) weights: Option<Weights>,
 }
 
 /// A session that several drafters may read and add to. A clone is a copy, which shares nothing.
@@ -47,7 +50,7 @@ impl Clone for SharedSession {
     }
 }
 
-/// An output, after the few tokens of the prompt that its first contexts reach into.
+/// An output or a piece of one, after the few tokens before it that its first contexts reach into.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     tokens: Vec<TokenId>,
@@ -62,6 +65,11 @@ impl Answer {
             tokens: context[context.len() - prompt..].to_vec(),
             prompt,
         }
+    }
+
+    /// What continues this.
+    pub(super) fn next(&self) -> Self {
+        Self::after(&self.tokens)
     }
 
     pub(super) fn extend(&mut self, emitted: &[TokenId]) {
@@ -91,10 +99,11 @@ impl Session {
             answers: VecDeque::new(),
             tokens: 0,
             capacity,
+            weights: None,
         }
     }
 
-    /// Adds a finished answer.
+    /// Adds a finished answer, or a piece of one.
     pub(super) fn add(&mut self, answer: Answer) {
         if answer.len() == 0 || answer.len() > self.capacity {
             return;

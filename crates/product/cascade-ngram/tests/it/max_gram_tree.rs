@@ -618,6 +618,41 @@ fn drafters_for_several_texts_share_earlier_answers_and_clones_do_not() {
 }
 
 #[test]
+fn drafters_for_texts_side_by_side_share_what_they_learn_at_once() {
+    let one_and_another = |session_tokens| {
+        let options = MaxGramTreeOptions {
+            session_tokens,
+            learning_rate: 0.1,
+            ..ALONE
+        };
+        let first = MaxGramTree::new(options, None);
+        let mut one = first.for_another_text();
+        let draft = TokenTree::chain([4, 5]);
+        let unknown = [Observation::UNKNOWN; 3];
+        one.observe(&Observation::new(
+            &[1, 2, 3],
+            &draft,
+            &[0, 1],
+            &[4, 5, 6],
+            &unknown,
+        ));
+        one.observe(&Observation::of_text(&[1, 2, 3, 4, 5, 6], &[7]));
+        let mut another = first.for_another_text();
+        let draft = another.propose(&[9, 3], Budget::chain(4));
+        assert_ne!(one.weights(), first.weights());
+        (draft, *one.weights() == *another.weights())
+    };
+    // The text has not ended.
+    let (draft, same_weights) = one_and_another(100);
+    assert_eq!(*draft.tree(), TokenTree::chain([4, 5, 6, 7]));
+    assert!(same_weights);
+    // Who keeps no answers shares nothing.
+    let (draft, same_weights) = one_and_another(0);
+    assert_eq!(draft.tree().child(None, 4), None);
+    assert!(!same_weights);
+}
+
+#[test]
 fn weights_learn_what_to_trust() {
     let options = MaxGramTreeOptions {
         learning_rate: 0.1,
