@@ -687,10 +687,14 @@ impl OnlineSchedule {
         let along = chain.iter().map(|&node| survival * paths[node]);
         let along: Vec<f64> = std::iter::once(survival).chain(along).collect();
         let at = Tip::of(state);
-        let offer = self.best_handover(reviewer, at, &along, price, |_| true).0;
+        let any = self.best_handover(reviewer, at, &along, price, |_| true);
+        let offer = any.0.as_ref();
         let offer = offer.map(|offer| (offer.drafter, offer.balance - best));
         let worth = |level| self.is_worth_reading(reviewer, level);
-        let (handover, without) = self.best_handover(reviewer, at, &along, price, worth);
+        let (handover, without) = match self.neural_below(own.draft.neural).all(worth) {
+            true => any,
+            false => self.best_handover(reviewer, at, &along, price, worth),
+        };
         let handover = handover.filter(|handover| handover.balance > best);
         let handed_over = handover.is_some();
         let (best, kept) = match handover {
