@@ -779,9 +779,9 @@ impl OnlineSchedule {
         }
     }
 
-    /// After how many tokens of a chain one of the neural drafters that are `taken` goes on best, and
-    /// what one gains without the chain. `reached` are the probabilities of the text, then of each
-    /// token.
+    /// After how many tokens of a chain one of the neural drafters that are `taken` goes on best,
+    /// and what one gains without the chain. `reached` are the probabilities of the text, then of
+    /// each token.
     fn best_handover(
         &self,
         reviewer: usize,

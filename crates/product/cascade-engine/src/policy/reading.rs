@@ -7,8 +7,9 @@ const FOLLOW: f64 = 0.05;
 /// for its first token, and what it earns by that.
 ///
 /// A model that drafts in each step has next to nothing to read: its own tokens are in its cache. A
-/// head reads all tokens again, with the target's hidden states; so does a model that others drafted
-/// for. That text is read later if not now, so a single draft does not pay for it: all of them do.
+/// head reads all tokens again, with the target's hidden states; so does a model that others
+/// drafted for. That text is read later if not now, so a single draft does not pay for it: all of
+/// them do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     /// Tokens of the text, and steps of the target, since its last forward.
