@@ -608,7 +608,10 @@ impl OnlineSchedule {
             self.reviewers[level].reading.offer(balance);
         }
         let worth = |level| self.is_worth_reading(reviewer, level);
-        let paying = self.best_neural(reviewer, survival, at, worth);
+        let paying = match worth(level) {
+            true => Some((level, balance)),
+            false => self.best_neural(reviewer, survival, at, worth),
+        };
         let (level, pays) = match paying.filter(|(_, balance)| *balance > 0.0) {
             Some((level, _)) => (level, true),
             None => (level, false),

@@ -257,9 +257,9 @@ impl RowCosts {
         }
     }
 
-    /// Lets go of what was not measured for long: rows that once were dear may not be any more. So
-    /// they are tried again some day.
-    /// Nothing is let go where forwards measure it, however often others come between.
+    /// Lets go of what was not measured for long: rows that once were dear may not be any more, so
+    /// they are tried again some day. Nothing is let go where forwards measure it, however often
+    /// others come between.
     fn forget(&mut self) {
         self.since = self.since.map(|forwards| forwards.saturating_add(1));
         for (at, &rows) in KNOTS.iter().enumerate().skip(1) {
