@@ -4,27 +4,19 @@
 //! a block, a step's inputs of all rows lie side by side, so that a kernel reads from front to
 //! back.
 
-use crate::Format;
-
 /// What activations are turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     F32,
+    /// Pairs of bf16.
     BF16,
+    /// f32 that bf16 has, too.
+    Rounded,
     Q8,
     Q8K,
 }
 
 impl Kind {
-    pub(crate) fn of(format: Format) -> Self {
-        match format {
-            Format::F32 | Format::F16 => Self::F32,
-            Format::BF16 => Self::BF16,
-            Format::Q8_0 | Format::Q4_0 => Self::Q8,
-            Format::Q4K | Format::Q5K | Format::Q6K => Self::Q8K,
-        }
-    }
-
     /// Inputs of a step.
     pub(crate) fn step(self) -> usize {
         match self {

@@ -343,6 +343,11 @@ impl Scored<'_> {
         for (queries, scores) in self.queries.chunks(4).zip(rows) {
             let done = match (wide, queries) {
                 (Some(wide), [a, b, c, d]) => self.score_four(wide, [a, b, c, d], scores),
+                (None, [a, b, c, d]) => {
+                    let (of_two, of_others) = scores.split_at_mut(2 * self.width);
+                    let done = self.score_two(simd, [a, b], of_two);
+                    done.min(self.score_two(simd, [c, d], of_others))
+                }
                 _ => 0,
             };
             for (query, scores) in queries.iter().zip(scores.chunks_mut(self.width)) {
@@ -380,6 +385,29 @@ impl Scored<'_> {
         wide.scores_of_four(queries, keys, &mut scores[self.first..], self.width);
         count
     }
+
+    /// The same of two, without instructions of their own.
+    #[inline(always)]
+    fn score_two<S: Simd>(&self, simd: S, queries: [&Query<'_>; 2], scores: &mut [f32]) -> usize {
+        let [a, b] = queries;
+        let dim = a.values.len();
+        let (of_a, of_b) = scores.split_at_mut(self.width);
+        let count = self.seen(a).max(self.seen(b)) / 4 * 4;
+        let (of_a, of_b) = (
+            &mut of_a[self.first..][..count],
+            &mut of_b[self.first..][..count],
+        );
+        let both = of_a.as_chunks_mut::<4>().0.iter_mut();
+        let both = both.zip(of_b.as_chunks_mut::<4>().0);
+        for (keys, (of_a, of_b)) in self.keys.chunks_exact(4 * dim).zip(both) {
+            let keys = std::array::from_fn(
+                #[inline(always)]
+                |i| &keys[i * dim..(i + 1) * dim],
+            );
+            [*of_a, *of_b] = dots::<S, 2, 4>(simd, [a.values, b.values], keys);
+        }
+        count
+    }
 }
 
 /// Dot products of a query with as many keys as there are scores.
@@ -406,37 +434,49 @@ fn score_keys<S: Simd>(
             #[inline(always)]
             |i| column(done + i),
         );
-        *scores = dots(simd, query, columns);
+        [*scores] = dots(simd, [query], columns);
         done += TOGETHER;
     }
     for (key, score) in (done..).zip(rest) {
-        [*score] = dots(simd, query, [column(key)]);
+        [[*score]] = dots(simd, [query], [column(key)]);
     }
 }
 
 /// Keys whose dot products are under way at the same time.
 const TOGETHER: usize = 8;
 
-/// Dot products of a row with some columns of the same length. Each is summed in the same order,
-/// however many are computed together.
+/// Dot products of some rows with some columns, all of the same length. Each is summed in the same
+/// order, however many are computed together.
 #[inline(always)]
-fn dots<S: Simd, const C: usize>(simd: S, row: &[f32], columns: [&[f32]; C]) -> [f32; C] {
-    let (row_head, _) = S::as_simd_f32s(row);
-    let mut heads: [&[S::f32s]; C] = [&[]; C];
-    for (head, column) in heads.iter_mut().zip(columns) {
-        *head = &S::as_simd_f32s(column).0[..row_head.len()];
-    }
-    let mut sums = [simd.splat_f32s(0.0); C];
-    for (step, row) in row_head.iter().enumerate() {
-        for (sum, head) in sums.iter_mut().zip(heads) {
-            *sum = simd.mul_add_e_f32s(*row, head[step], *sum);
+fn dots<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    rows: [&[f32]; R],
+    columns: [&[f32]; C],
+) -> [[f32; C]; R] {
+    let steps = S::as_simd_f32s(rows[0]).0.len();
+    let row_heads = rows.map(
+        #[inline(always)]
+        |row| &S::as_simd_f32s(row).0[..steps],
+    );
+    let column_heads = columns.map(
+        #[inline(always)]
+        |column| &S::as_simd_f32s(column).0[..steps],
+    );
+    let mut sums = [[simd.splat_f32s(0.0); C]; R];
+    for step in 0..steps {
+        for (sums, row) in sums.iter_mut().zip(row_heads) {
+            for (sum, column) in sums.iter_mut().zip(column_heads) {
+                *sum = simd.mul_add_e_f32s(row[step], column[step], *sum);
+            }
         }
     }
-    let mut dots = [0.0; C];
-    for ((dot, sum), column) in dots.iter_mut().zip(sums).zip(columns) {
-        *dot = simd.reduce_sum_f32s(sum);
-        for i in row_head.len() * S::F32_LANES..row.len() {
-            *dot += row[i] * column[i];
+    let mut dots = [[0.0; C]; R];
+    for ((dots, sums), row) in dots.iter_mut().zip(sums).zip(rows) {
+        for ((dot, sum), column) in dots.iter_mut().zip(sums).zip(columns) {
+            *dot = simd.reduce_sum_f32s(sum);
+            for i in steps * S::F32_LANES..row.len() {
+                *dot += row[i] * column[i];
+            }
         }
     }
     dots
@@ -727,7 +767,7 @@ mod tests {
         impl WithSimd for One<'_> {
             type Output = f32;
             fn with_simd<S: Simd>(self, simd: S) -> f32 {
-                let [dot] = dots(simd, self.0, [self.1]);
+                let [[dot]] = dots(simd, [self.0], [self.1]);
                 dot
             }
         }

@@ -21,7 +21,7 @@ mod neon;
 pub(crate) mod scalar;
 
 pub use self::isa::{Isa, VARIABLE};
-use crate::activations::{Activations, Values, Q8, Q8K};
+use crate::activations::{Activations, Kind, Values, Q8, Q8K};
 use crate::format::{Format, WIDTH};
 
 /// Bytes before they are read that weights are prefetched into the second cache: four pages, since
@@ -67,7 +67,7 @@ type Kernel<X> = unsafe fn(panel: &[u8], x: &[X], sums: &mut [Sums]);
 struct Kernels {
     f32: Kernel<[f32; 32]>,
     f16: Kernel<[f32; 32]>,
-    bf16: Kernel<[u32; 16]>,
+    bf16: Bf16,
     q8_0: Kernel<Q8>,
     q4_0: Kernel<Q8>,
     q4k: Kernel<Q8K>,
@@ -75,6 +75,14 @@ struct Kernels {
     q6k: Kernel<Q8K>,
     /// The most rows that floats, and integers, take at a time.
     most: (usize, usize),
+}
+
+/// A kernel of weights in bf16.
+enum Bf16 {
+    Pairs(Kernel<[u32; 16]>),
+    /// Takes inputs in f32, rounded to bf16: without instructions for pairs, it takes time to part
+    /// them.
+    Rounded(Kernel<[f32; 32]>),
 }
 
 impl Isa {
@@ -91,6 +99,17 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Self::Neon => &neon::KERNELS,
             _ => &scalar::KERNELS,
+        }
+    }
+
+    /// What the kernel of a format takes.
+    pub(crate) fn kind(self, format: Format) -> Kind {
+        match (format, &self.kernels().bf16) {
+            (Format::F32 | Format::F16, _) => Kind::F32,
+            (Format::BF16, Bf16::Pairs(_)) => Kind::BF16,
+            (Format::BF16, Bf16::Rounded(_)) => Kind::Rounded,
+            (Format::Q8_0 | Format::Q4_0, _) => Kind::Q8,
+            (Format::Q4K | Format::Q5K | Format::Q6K, _) => Kind::Q8K,
         }
     }
 
@@ -135,9 +154,13 @@ pub(crate) fn multiply(
     // steps as a panel has, which is what the activations have for each row.
     unsafe {
         match (format, &activations.values) {
+            (Format::BF16, values) => match (&kernels.bf16, values) {
+                (Bf16::Pairs(kernel), Values::BF16(x)) => kernel(panel, &x[range], sums),
+                (Bf16::Rounded(kernel), Values::F32(x)) => kernel(panel, &x[range], sums),
+                _ => panic!("activations of another kind"),
+            },
             (Format::F32, Values::F32(x)) => (kernels.f32)(panel, &x[range], sums),
             (Format::F16, Values::F32(x)) => (kernels.f16)(panel, &x[range], sums),
-            (Format::BF16, Values::BF16(x)) => (kernels.bf16)(panel, &x[range], sums),
             (Format::Q8_0, Values::Q8(x)) => (kernels.q8_0)(panel, &x[range], sums),
             (Format::Q4_0, Values::Q8(x)) => (kernels.q4_0)(panel, &x[range], sums),
             (Format::Q4K, Values::Q8K(x)) => (kernels.q4k)(panel, &x[range], sums),

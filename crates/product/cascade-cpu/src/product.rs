@@ -166,7 +166,7 @@ impl<'a> Product<'a> {
         );
         let mut activations: Vec<(Kind, Activations)> = Vec::new();
         for part in parts {
-            let kind = Kind::of(part.format());
+            let kind = isa.kind(part.format());
             let made = activations.iter().any(|(other, _)| *other == kind);
             if !made && !input.is_empty() {
                 let most = isa.most_rows(part.format());
@@ -224,7 +224,7 @@ impl<'a> Product<'a> {
 
     /// Panels of a part, with the activations that it takes; there are none without rows.
     fn panels(&self, part: &'a Packed, first: usize) -> Option<Panels<'_>> {
-        let kind = Kind::of(part.format());
+        let kind = self.isa.kind(part.format());
         let mut made = self.activations.iter();
         let (_, activations) = made.find(|(other, _)| *other == kind)?;
         Some(Panels {

@@ -34,6 +34,7 @@ pub(crate) fn round_rows(
     let values = match kind {
         Kind::F32 => Values::F32(order.map([0.0; 32], |step: &[f32; 32]| *step)),
         Kind::BF16 => Values::BF16(order.map([0; 16], pairs)),
+        Kind::Rounded => Values::F32(order.map([0.0; 32], rounded)),
         Kind::Q8 => Values::Q8(match Wide::of(isa) {
             Some(wide) => order.map(Q8::default(), |step| wide.q8(step)),
             None => order.map(Q8::default(), q8),
@@ -132,6 +133,14 @@ impl Order<'_> {
             }
         }
     }
+}
+
+#[inline(always)]
+fn rounded(step: &[f32; 32]) -> [f32; 32] {
+    step.map(
+        #[inline(always)]
+        |value| f32::from_bits(u32::from(round(value)) << 16),
+    )
 }
 
 #[inline(always)]

@@ -8,14 +8,14 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-use super::{avx512, Kernels, Sums};
+use super::{avx512, Bf16, Kernels, Sums};
 use crate::activations::Q8;
 use crate::format::{HALF_STEP, Q4_0_STEP, Q8_0_STEP, WIDTH};
 
 pub(super) static KERNELS: Kernels = Kernels {
     f32: avx512::f32,
     f16: avx512::f16,
-    bf16,
+    bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
     q4k: avx512::q4k,
@@ -107,7 +107,7 @@ fn bf16_is_right() -> bool {
     // SAFETY: as above.
     unsafe {
         bf16(&weights, &pairs, &mut a);
-        (scalar::KERNELS.bf16)(&weights, &pairs, &mut b);
+        scalar::bf16(&weights, &pairs, &mut b);
     }
     a == b
 }

@@ -1,8 +1,8 @@
 //! AVX2 with FMA and F16C. Two vectors are a panel wide.
 
-use std::arch::x86_64::*;
+use std::arch::{asm, x86_64::*};
 
-use super::{by_rows, each_row, prefetch_all, Kernels, Sums};
+use super::{by_rows, each_row, prefetch_all, Bf16, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP,
@@ -12,13 +12,13 @@ use crate::format::{
 pub(super) static KERNELS: Kernels = Kernels {
     f32,
     f16,
-    bf16,
+    bf16: Bf16::Rounded(bf16),
     q8_0,
     q4_0,
     q4k,
     q5k,
     q6k,
-    most: (6, 4),
+    most: (6, 8),
 };
 
 macro_rules! kernels {
@@ -32,12 +32,12 @@ macro_rules! kernels {
 kernels! {
     f32: f32_rows, [f32; 32], [1 2 3 4 5 6];
     f16: f16_rows, [f32; 32], [1 2 3 4 5 6];
-    bf16: bf16_rows, [u32; 16], [1 2 3 4 5 6];
-    q8_0: q8_0_rows, Q8, [1 2 3 4];
-    q4_0: q4_0_rows, Q8, [1 2 3 4];
-    q4k: q4k_rows, Q8K, [1 2 3 4];
-    q5k: q5k_rows, Q8K, [1 2 3 4];
-    q6k: q6k_rows, Q8K, [1 2 3 4];
+    bf16: bf16_rows, [f32; 32], [1 2 3 4 5 6];
+    q8_0: q8_0_rows, Q8, [1 2 3 4 5 6 7 8];
+    q4_0: q4_0_rows, Q8, [1 2 3 4 5 6 7 8];
+    q4k: q4k_rows, Q8K, [1 2 3 4 5 6 7 8];
+    q5k: q5k_rows, Q8K, [1 2 3 4 5 6 7 8];
+    q6k: q6k_rows, Q8K, [1 2 3 4 5 6 7 8];
 }
 
 /// The `i`th vector.
@@ -80,18 +80,26 @@ fn store<const R: usize>(vectors: [[__m256; 2]; R], sums: &mut [Sums; R]) {
     }
 }
 
+/// Adds the products of an input with two vectors of weights. Rows come one after the other: the
+/// compiler would like to have the inputs of all rows at hand, which are more than there are
+/// registers.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn add_products(sums: &mut [__m256; 2], x: __m256, weights: [__m256; 2]) {
+    sums[0] = _mm256_fmadd_ps(x, weights[0], sums[0]);
+    sums[1] = _mm256_fmadd_ps(x, weights[1], sums[1]);
+}
+
 #[target_feature(enable = "avx2,fma")]
 fn f32_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for (step, x) in panel.as_chunks::<F32_STEP>().0.iter().zip(x) {
         for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
             prefetch_all(line);
-            for h in 0..2 {
-                let weights = _mm256_castsi256_ps(vector(line, h));
-                each_row!(R, r, {
-                    sums[r][h] = _mm256_fmadd_ps(_mm256_set1_ps(x[r][i]), weights, sums[r][h]);
-                });
-            }
+            let weights = [0, 1].map(|h| _mm256_castsi256_ps(vector(line, h)));
+            each_row!(R, r, {
+                add_products(&mut sums[r], _mm256_set1_ps(x[r][i]), weights);
+            });
         }
     }
     store(sums, out);
@@ -104,60 +112,73 @@ fn f16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums;
         prefetch_all(step);
         for (i, line) in step.as_chunks::<32>().0.iter().enumerate() {
             let weights = halves(line);
-            for h in 0..2 {
-                each_row!(R, r, {
-                    let x = _mm256_set1_ps(x[r][i]);
-                    sums[r][h] = _mm256_fmadd_ps(x, weights[h], sums[r][h]);
-                });
-            }
+            each_row!(R, r, {
+                add_products(&mut sums[r], _mm256_set1_ps(x[r][i]), weights);
+            });
         }
     }
     store(sums, out);
 }
 
-/// The first and the second of each pair of bf16.
+/// The first of each pair of bf16.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn apart(pairs: __m256i) -> (__m256, __m256) {
-    let second = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32 as i32));
-    let first = _mm256_slli_epi32::<16>(pairs);
-    (_mm256_castsi256_ps(first), _mm256_castsi256_ps(second))
+fn first(pairs: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs))
+}
+
+/// The second of each pair of bf16.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn second(pairs: __m256i) -> __m256 {
+    let high = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+    _mm256_castsi256_ps(_mm256_and_si256(pairs, high))
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[u32; 16]; R]], out: &mut [Sums; R]) {
+fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
         for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
             prefetch_all(line);
-            for h in 0..2 {
-                let (w0, w1) = apart(vector(line, h));
-                each_row!(R, r, {
-                    let (x0, x1) = apart(_mm256_set1_epi32(x[r][i] as i32));
-                    sums[r][h] = _mm256_fmadd_ps(x0, w0, _mm256_fmadd_ps(x1, w1, sums[r][h]));
-                });
-            }
+            // One of each pair after the other: weights of both, and the sums, are too many.
+            let weights = [0, 1].map(|h| second(vector(line, h)));
+            each_row!(R, r, {
+                add_products(&mut sums[r], _mm256_set1_ps(x[r][2 * i + 1]), weights);
+            });
+            let weights = [0, 1].map(|h| first(vector(line, h)));
+            each_row!(R, r, {
+                add_products(&mut sums[r], _mm256_set1_ps(x[r][2 * i]), weights);
+            });
         }
     }
     store(sums, out);
 }
 
-/// Adds dot products of unsigned bytes up to 127 with four inputs.
+/// Keeps the compiler from computing a sum in another order. It would gather what is added to each
+/// row's sum, which then are in memory instead of registers.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn dot_unsigned(sum: __m256i, weights: __m256i, word: i32) -> __m256i {
-    let products = _mm256_maddubs_epi16(weights, _mm256_set1_epi32(word));
-    _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
+fn in_order(mut sum: __m256i) -> __m256i {
+    // SAFETY: no instruction at all.
+    unsafe {
+        asm!("/* {0} */", inout(ymm_reg) sum, options(pure, nomem, nostack, preserves_flags))
+    };
+    sum
 }
 
-/// The same of signed bytes, inputs being -127 to 127.
+/// Dot products of unsigned with signed bytes, two each, in 16 bits.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn dot_signed(sum: __m256i, weights: __m256i, word: i32) -> __m256i {
-    let magnitudes = _mm256_abs_epi8(weights);
-    let x = _mm256_sign_epi8(_mm256_set1_epi32(word), weights);
-    let products = _mm256_maddubs_epi16(magnitudes, x);
-    _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
+fn dots_of_two(unsigned: __m256i, word: i32) -> __m256i {
+    _mm256_maddubs_epi16(unsigned, _mm256_set1_epi32(word))
+}
+
+/// Adds each two numbers of 16 bits, times their factors, to a sum of 32 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_pairs(sum: __m256i, pairs: __m256i, factors: __m256i) -> __m256i {
+    in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, factors)))
 }
 
 /// Adds `dot * scale * x`.
@@ -181,6 +202,7 @@ fn nibbles(both: __m256i) -> [__m256i; 2] {
 fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     let sign = _mm256_set1_epi8(-128);
+    let ones = _mm256_set1_epi16(1);
     for (step, x) in panel.as_chunks::<Q8_0_STEP>().0.iter().zip(x) {
         prefetch_all(step);
         let scale = halves(step);
@@ -189,8 +211,11 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
             let mut dots = [_mm256_setzero_si256(); R];
             for i in 0..8 {
                 let weights = _mm256_xor_si256(vector(weights, 2 * i + h), sign);
+                let magnitudes = _mm256_abs_epi8(weights);
                 each_row!(R, r, {
-                    dots[r] = dot_signed(dots[r], weights, x[r].words[i]);
+                    let x = _mm256_sign_epi8(_mm256_set1_epi32(x[r].words[i]), weights);
+                    let pairs = _mm256_maddubs_epi16(magnitudes, x);
+                    dots[r] = add_pairs(dots[r], pairs, ones);
                 });
             }
             each_row!(R, r, {
@@ -204,6 +229,7 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
+    let ones = _mm256_set1_epi16(1);
     for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
         prefetch_all(step);
         let scale = halves(step);
@@ -213,13 +239,8 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
                 // Weights have 8 added.
                 dots[r] = _mm256_set1_epi32(x[r].of_nibbles);
             });
-            nibble_dots(
-                &step[2 * WIDTH..],
-                h,
-                _mm256_setzero_si256(),
-                &mut dots,
-                |r, i| x[r].words[i],
-            );
+            let words = |r: usize, i: usize| x[r].words[i];
+            add_nibbles(&mut dots, &step[2 * WIDTH..], h, None, ones, words);
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], scale[h], x[r].scale);
             });
@@ -228,26 +249,43 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     store(sums, out);
 }
 
-/// Adds dot products of 32 weights of 4 bits, and a fifth bit: of each 4 inputs, the next of each
-/// byte of `tops`.
+/// Adds dot products of 32 weights of 4 bits, or 5, times factors, which are in both halves of each
+/// 32 bits. The fifth bit is the next of each byte of `tops`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn nibble_dots<const R: usize>(
+fn add_nibbles<const R: usize>(
+    dots: &mut [__m256i; R],
     packed: &[u8],
     h: usize,
-    mut tops: __m256i,
-    dots: &mut [__m256i; R],
+    mut tops: Option<__m256i>,
+    factors: __m256i,
     word: impl Fn(usize, usize) -> i32,
 ) {
     let fifth = _mm256_set1_epi8(16);
+    // 16 bits have room for the products of 16 weights up to 15 with inputs up to 127, and of 8
+    // weights up to 31.
+    let together = if tops.is_some() { 2 } else { 4 };
+    let mut pairs = [_mm256_setzero_si256(); R];
     for i in 0..4 {
-        let [low, high] = nibbles(vector(packed, 2 * i + h));
-        let low = _mm256_or_si256(low, _mm256_and_si256(_mm256_slli_epi16::<4>(tops), fifth));
-        let high = _mm256_or_si256(high, _mm256_and_si256(_mm256_slli_epi16::<3>(tops), fifth));
-        tops = _mm256_srli_epi16::<2>(tops);
+        let [mut low, mut high] = nibbles(vector(packed, 2 * i + h));
+        if let Some(bits) = tops {
+            low = _mm256_or_si256(low, _mm256_and_si256(_mm256_slli_epi16::<4>(bits), fifth));
+            high = _mm256_or_si256(high, _mm256_and_si256(_mm256_slli_epi16::<3>(bits), fifth));
+            tops = Some(_mm256_srli_epi16::<2>(bits));
+        }
         each_row!(R, r, {
-            dots[r] = dot_unsigned(dots[r], low, word(r, 2 * i));
-            dots[r] = dot_unsigned(dots[r], high, word(r, 2 * i + 1));
+            let of_low = dots_of_two(low, word(r, 2 * i));
+            let of_high = dots_of_two(high, word(r, 2 * i + 1));
+            pairs[r] = match i % together {
+                0 => in_order(_mm256_add_epi16(of_low, of_high)),
+                _ => {
+                    let sum = in_order(_mm256_add_epi16(pairs[r], of_low));
+                    in_order(_mm256_add_epi16(sum, of_high))
+                }
+            };
+            if i % together == together - 1 {
+                dots[r] = add_pairs(dots[r], pairs[r], factors);
+            }
         });
     }
 }
@@ -279,39 +317,42 @@ fn rows_with_minima<const R: usize, const STEP: usize>(
             for part in 0..8 {
                 let packed = &step[Q4K_WEIGHTS + part * part_bytes..][..part_bytes];
                 let tops = match STEP {
-                    Q5K_STEP => vector(&packed[Q4K_PART..], h),
-                    _ => _mm256_setzero_si256(),
+                    Q5K_STEP => Some(vector(&packed[Q4K_PART..], h)),
+                    _ => None,
                 };
-                let factors = &step[Q4K_FACTORS + part * WIDTH..][..WIDTH];
-                let factors = half_vector(factors, 0);
+                let factors = half_vector(&step[Q4K_FACTORS + part * WIDTH..][..WIDTH], 0);
                 let factors = match h {
                     0 => _mm256_cvtepu8_epi32(factors),
                     _ => _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(factors)),
                 };
-                let mut of_part = [_mm256_setzero_si256(); R];
-                nibble_dots(packed, h, tops, &mut of_part, |r, i| {
-                    x[r].words[8 * part + i]
-                });
-                each_row!(R, r, {
-                    let product = _mm256_mullo_epi32(of_part[r], factors);
-                    dots[r] = _mm256_add_epi32(dots[r], product);
-                });
+                let words = |r: usize, i: usize| x[r].words[8 * part + i];
+                add_nibbles(&mut dots, packed, h, tops, in_both_halves(factors), words);
             }
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], scale[h], x[r].scale);
-                let mut least = _mm256_setzero_si256();
-                for i in 0..4 {
-                    let minima = half_vector(&step[Q4K_MINIMA + 32 * i..], h);
-                    let minima = _mm256_cvtepu8_epi16(minima);
-                    let products = _mm256_madd_epi16(minima, _mm256_set1_epi32(x[r].pairs[i]));
-                    least = _mm256_add_epi32(least, products);
-                }
+            });
+            let mut least = [_mm256_setzero_si256(); R];
+            for i in 0..4 {
+                let minima = half_vector(&step[Q4K_MINIMA + 32 * i..], h);
+                let minima = _mm256_cvtepu8_epi16(minima);
+                each_row!(R, r, {
+                    least[r] = add_pairs(least[r], minima, _mm256_set1_epi32(x[r].pairs[i]));
+                });
+            }
+            each_row!(R, r, {
                 let offset = _mm256_mul_ps(offset[h], _mm256_set1_ps(x[r].scale));
-                sums[r][h] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(least), offset, sums[r][h]);
+                sums[r][h] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(least[r]), offset, sums[r][h]);
             });
         }
     }
     store(sums, out);
+}
+
+/// Numbers of 16 bits twice: in both halves of 32 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn in_both_halves(numbers: __m256i) -> __m256i {
+    _mm256_blend_epi16::<0xaa>(numbers, _mm256_slli_epi32::<16>(numbers))
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -340,14 +381,18 @@ fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
                     0 => _mm256_cvtepi8_epi32(factors),
                     _ => _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(factors)),
                 };
+                let of_pairs = in_both_halves(factors);
                 each_row!(R, r, {
                     // Weights have 32 added.
-                    let mut of_part = _mm256_set1_epi32(x[r].of_six_bits[part]);
-                    for i in 0..4 {
-                        of_part = dot_unsigned(of_part, weights[i], x[r].words[4 * part + i]);
+                    let of_added = _mm256_set1_epi32(x[r].of_six_bits[part]);
+                    let of_added = _mm256_mullo_epi32(of_added, factors);
+                    dots[r] = in_order(_mm256_add_epi32(dots[r], of_added));
+                    // 16 bits have room for the products of 4 weights up to 63.
+                    for i in [0, 2] {
+                        let one = dots_of_two(weights[i], x[r].words[4 * part + i]);
+                        let other = dots_of_two(weights[i + 1], x[r].words[4 * part + i + 1]);
+                        dots[r] = add_pairs(dots[r], _mm256_add_epi16(one, other), of_pairs);
                     }
-                    let product = _mm256_mullo_epi32(of_part, factors);
-                    dots[r] = _mm256_add_epi32(dots[r], product);
                 });
             }
             each_row!(R, r, {

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 use self::dots::Added;
 pub(super) use self::round::{q8, q8_k};
 pub(super) use self::scores::{scores, scores_of_four};
-use super::{by_rows, each_row, prefetch, prefetch_all, Kernels, Sums};
+use super::{by_rows, each_row, prefetch, prefetch_all, Bf16, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q5K_STEP,
@@ -19,7 +19,7 @@ use crate::format::{
 pub(super) static KERNELS: Kernels = Kernels {
     f32,
     f16,
-    bf16,
+    bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
     q4k,
@@ -29,7 +29,7 @@ pub(super) static KERNELS: Kernels = Kernels {
 };
 
 pub(super) static WITH_BF16: Kernels = Kernels {
-    bf16: bf16_native,
+    bf16: Bf16::Pairs(bf16_native),
     ..KERNELS
 };
 

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{by_rows, each_row, Kernels, Sums};
+use super::{by_rows, each_row, Bf16, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP,
@@ -13,7 +13,7 @@ use crate::format::{
 pub(super) static KERNELS: Kernels = Kernels {
     f32,
     f16,
-    bf16,
+    bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
     q4k,

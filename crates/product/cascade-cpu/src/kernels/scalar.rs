@@ -6,7 +6,7 @@
 //!   scale of the activations, sum)` for each block in turn; in Q4_K and Q5_K what minima take is
 //!   subtracted after it in the same way.
 
-use super::{Kernels, Sums};
+use super::{Bf16, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q5K_STEP,
@@ -18,7 +18,7 @@ use half::f16;
 pub(super) static KERNELS: Kernels = Kernels {
     f32: floats::<F32_STEP>,
     f16: floats::<HALF_STEP>,
-    bf16,
+    bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
     q4k: with_minima::<Q4K_STEP>,
@@ -62,7 +62,7 @@ fn floats<const STEP: usize>(panel: &[u8], x: &[[f32; 32]], sums: &mut [Sums]) {
     });
 }
 
-fn bf16(panel: &[u8], x: &[[u32; 16]], sums: &mut [Sums]) {
+pub(super) fn bf16(panel: &[u8], x: &[[u32; 16]], sums: &mut [Sums]) {
     sums.fill([0.0; WIDTH]);
     each((panel, HALF_STEP), x, sums, |step, x, lane, sum| {
         for (i, x) in x.iter().enumerate() {
