@@ -6,6 +6,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cascade_config::ModelPool;
@@ -31,8 +32,10 @@ use crate::terminal::{self, Out};
 /// Exit status when the output differs from plain decoding.
 const DIFFERENT: u8 = 1;
 
-/// Tokens that both sides of a comparison generate before timing starts, to warm up memory.
-const WARM_UP_TOKENS: usize = 8;
+/// Tokens that both sides of a comparison generate at most before timing starts, and how long each
+/// may take: memory gets warm, and the online schedule learns what rows cost here.
+const WARM_UP_TOKENS: usize = 64;
+const WARM_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -226,7 +229,9 @@ impl Runner {
     fn warm_up(&mut self) -> Result<()> {
         let options = Options::default().with_max_new_tokens(WARM_UP_TOKENS);
         for cascade in std::iter::once(&mut self.cascade).chain(&mut self.plain) {
-            cascade.generate("Hello", &options)?;
+            let begun = Instant::now();
+            let mut generation = cascade.start("Hello", &options)?;
+            while begun.elapsed() < WARM_UP && generation.step()?.is_some() {}
         }
         Ok(())
     }

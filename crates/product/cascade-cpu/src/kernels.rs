@@ -73,8 +73,8 @@ struct Kernels {
     q4k: Kernel<Q8K>,
     q5k: Kernel<Q8K>,
     q6k: Kernel<Q8K>,
-    /// The most rows that floats, and integers, take at a time.
-    most: (usize, usize),
+    /// The most rows that f32 and f16, bf16, and integers take at a time.
+    most: (usize, usize, usize),
 }
 
 /// A kernel of weights in bf16.
@@ -82,6 +82,7 @@ enum Bf16 {
     Pairs(Kernel<[u32; 16]>),
     /// Takes inputs in f32, rounded to bf16: without instructions for pairs, it takes time to part
     /// them.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Rounded(Kernel<[f32; 32]>),
 }
 
@@ -115,9 +116,10 @@ impl Isa {
 
     /// The most rows that a kernel takes at a time.
     pub(crate) fn most_rows(self, format: Format) -> usize {
-        let (floats, integers) = self.kernels().most;
+        let (floats, pairs, integers) = self.kernels().most;
         match format {
-            Format::F32 | Format::BF16 | Format::F16 => floats,
+            Format::F32 | Format::F16 => floats,
+            Format::BF16 => pairs,
             Format::Q8_0 | Format::Q4_0 | Format::Q4K | Format::Q5K | Format::Q6K => integers,
         }
     }
@@ -153,19 +155,16 @@ pub(crate) fn multiply(
     // SAFETY: the instruction set is there: sets come from `Isa::available`. Kernels read as many
     // steps as a panel has, which is what the activations have for each row.
     unsafe {
-        match (format, &activations.values) {
-            (Format::BF16, values) => match (&kernels.bf16, values) {
-                (Bf16::Pairs(kernel), Values::BF16(x)) => kernel(panel, &x[range], sums),
-                (Bf16::Rounded(kernel), Values::F32(x)) => kernel(panel, &x[range], sums),
-                _ => panic!("activations of another kind"),
-            },
-            (Format::F32, Values::F32(x)) => (kernels.f32)(panel, &x[range], sums),
-            (Format::F16, Values::F32(x)) => (kernels.f16)(panel, &x[range], sums),
-            (Format::Q8_0, Values::Q8(x)) => (kernels.q8_0)(panel, &x[range], sums),
-            (Format::Q4_0, Values::Q8(x)) => (kernels.q4_0)(panel, &x[range], sums),
-            (Format::Q4K, Values::Q8K(x)) => (kernels.q4k)(panel, &x[range], sums),
-            (Format::Q5K, Values::Q8K(x)) => (kernels.q5k)(panel, &x[range], sums),
-            (Format::Q6K, Values::Q8K(x)) => (kernels.q6k)(panel, &x[range], sums),
+        match (format, &activations.values, &kernels.bf16) {
+            (Format::F32, Values::F32(x), _) => (kernels.f32)(panel, &x[range], sums),
+            (Format::F16, Values::F32(x), _) => (kernels.f16)(panel, &x[range], sums),
+            (Format::BF16, Values::BF16(x), Bf16::Pairs(kernel)) => kernel(panel, &x[range], sums),
+            (Format::BF16, Values::F32(x), Bf16::Rounded(kernel)) => kernel(panel, &x[range], sums),
+            (Format::Q8_0, Values::Q8(x), _) => (kernels.q8_0)(panel, &x[range], sums),
+            (Format::Q4_0, Values::Q8(x), _) => (kernels.q4_0)(panel, &x[range], sums),
+            (Format::Q4K, Values::Q8K(x), _) => (kernels.q4k)(panel, &x[range], sums),
+            (Format::Q5K, Values::Q8K(x), _) => (kernels.q5k)(panel, &x[range], sums),
+            (Format::Q6K, Values::Q8K(x), _) => (kernels.q6k)(panel, &x[range], sums),
             // `Activations` are made in the kind of the format that they are multiplied with.
             _ => panic!("activations of another kind"),
         }

@@ -21,7 +21,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q4k: avx512::q4k,
     q5k: avx512::q5k,
     q6k: avx512::q6k,
-    most: (16, 16),
+    most: (16, 16, 16),
 };
 
 /// Rows up to which bytes are multiplied by AVX-512.

@@ -18,7 +18,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q4k,
     q5k,
     q6k,
-    most: (6, 8),
+    most: (6, 4, 8),
 };
 
 macro_rules! kernels {
@@ -32,7 +32,7 @@ macro_rules! kernels {
 kernels! {
     f32: f32_rows, [f32; 32], [1 2 3 4 5 6];
     f16: f16_rows, [f32; 32], [1 2 3 4 5 6];
-    bf16: bf16_rows, [f32; 32], [1 2 3 4 5 6];
+    bf16: bf16_rows, [f32; 32], [1 2 3 4];
     q8_0: q8_0_rows, Q8, [1 2 3 4 5 6 7 8];
     q4_0: q4_0_rows, Q8, [1 2 3 4 5 6 7 8];
     q4k: q4k_rows, Q8K, [1 2 3 4 5 6 7 8];
@@ -141,7 +141,8 @@ fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums
     for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
         for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
             prefetch_all(line);
-            // One of each pair after the other: weights of both, and the sums, are too many.
+            // One of each pair after the other: all at once take more registers than there are, as
+            // they do with more rows than four.
             let weights = [0, 1].map(|h| second(vector(line, h)));
             each_row!(R, r, {
                 add_products(&mut sums[r], _mm256_set1_ps(x[r][2 * i + 1]), weights);

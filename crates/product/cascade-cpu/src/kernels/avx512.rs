@@ -25,7 +25,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q4k,
     q5k,
     q6k,
-    most: (16, 16),
+    most: (16, 16, 16),
 };
 
 pub(super) static WITH_BF16: Kernels = Kernels {

@@ -19,7 +19,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q4k,
     q5k,
     q6k,
-    most: (4, 4),
+    most: (4, 4, 4),
 };
 
 macro_rules! kernels {

@@ -24,7 +24,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q4k: with_minima::<Q4K_STEP>,
     q5k: with_minima::<Q5K_STEP>,
     q6k,
-    most: (16, 16),
+    most: (16, 16, 16),
 };
 
 /// Of each step, row and output in turn.

@@ -307,3 +307,34 @@ fn quantized_zeros_and_extremes() {
         }
     }
 }
+
+/// Sums that some instructions add in 16 bits.
+#[test]
+fn the_largest_weights_with_the_largest_inputs() {
+    let quantized = |format: &Format| format.block_values() > 1;
+    for format in Format::ALL.into_iter().filter(quantized) {
+        let mut block = vec![0xff; format.block_bytes()];
+        let scales: &[usize] = match format {
+            Format::Q4K | Format::Q5K => &[0, 2],
+            Format::Q6K => &[208],
+            _ => &[0],
+        };
+        for &at in scales {
+            block[at..at + 2].copy_from_slice(&f16::ONE.to_le_bytes());
+        }
+        let inputs = format.block_values();
+        let packed = Packed::from_blocks(format, &block, inputs).unwrap();
+        let linear = Linear::of_parts(vec![packed.into()]);
+        for input in [1.0, -1.0] {
+            let input = vec![input; 9 * inputs];
+            let expected = linear.forward_with(Isa::Scalar, &input);
+            for isa in Isa::available() {
+                assert_eq!(
+                    linear.forward_with(isa, &input),
+                    expected,
+                    "{format}, {isa}"
+                );
+            }
+        }
+    }
+}
