@@ -153,8 +153,8 @@ fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<Problem> {
     unsteady.or_else(|| absurd(context, &times))
 }
 
-/// Two forwards whose times contradict each other: more rows take hardly less, and no more than they
-/// would take in several forwards, of which the last attends to the positions of those before it.
+/// Two forwards whose times contradict each other: more rows take hardly less, and no more than in
+/// several forwards, of which the last attends to the positions of those before it.
 fn absurd(context: usize, times: &[(usize, f64)]) -> Option<Problem> {
     let pairs = times.iter().flat_map(|&fewer| {
         let more = times.iter().filter(move |more| more.0 > fewer.0);
