@@ -339,15 +339,12 @@ impl Scored<'_> {
     /// Dot products of each query with the keys that it sees. Scores of others may be anything.
     #[inline(always)]
     fn score<S: Simd>(&self, simd: S, wide: Option<Wide>, scores: &mut [f32]) {
-        let rows = scores.chunks_mut(4 * self.width);
-        for (queries, scores) in self.queries.chunks(4).zip(rows) {
+        let together = if wide.is_some() { 4 } else { 2 };
+        let rows = scores.chunks_mut(together * self.width);
+        for (queries, scores) in self.queries.chunks(together).zip(rows) {
             let done = match (wide, queries) {
                 (Some(wide), [a, b, c, d]) => self.score_four(wide, [a, b, c, d], scores),
-                (None, [a, b, c, d]) => {
-                    let (of_two, of_others) = scores.split_at_mut(2 * self.width);
-                    let done = self.score_two(simd, [a, b], of_two);
-                    done.min(self.score_two(simd, [c, d], of_others))
-                }
+                (None, [a, b]) => self.score_two(simd, [a, b], scores),
                 _ => 0,
             };
             for (query, scores) in queries.iter().zip(scores.chunks_mut(self.width)) {

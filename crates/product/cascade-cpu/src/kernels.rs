@@ -116,10 +116,10 @@ impl Isa {
 
     /// The most rows that a kernel takes at a time.
     pub(crate) fn most_rows(self, format: Format) -> usize {
-        let (floats, pairs, integers) = self.kernels().most;
+        let (floats, bf16, integers) = self.kernels().most;
         match format {
             Format::F32 | Format::F16 => floats,
-            Format::BF16 => pairs,
+            Format::BF16 => bf16,
             Format::Q8_0 | Format::Q4_0 | Format::Q4K | Format::Q5K | Format::Q6K => integers,
         }
     }

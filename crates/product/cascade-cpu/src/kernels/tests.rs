@@ -273,6 +273,14 @@ fn what_is_no_number_stays_none() {
     }
 }
 
+fn every_set_gives_the_reference(linear: &Linear, input: &[f32], format: Format) {
+    let expected = linear.forward_with(Isa::Scalar, input);
+    for isa in Isa::available() {
+        let product = linear.forward_with(isa, input);
+        assert_eq!(product, expected, "{format}, {isa}");
+    }
+}
+
 #[test]
 fn quantized_zeros_and_extremes() {
     for format in [Format::Q8_0, Format::Q4_0] {
@@ -297,14 +305,7 @@ fn quantized_zeros_and_extremes() {
         let linear = Linear::of_parts(vec![Packed::from_blocks(format, &block, 32)
             .unwrap()
             .into()]);
-        let expected = linear.forward_with(Isa::Scalar, &input);
-        for isa in Isa::available() {
-            assert_eq!(
-                linear.forward_with(isa, &input),
-                expected,
-                "{format}, {isa}"
-            );
-        }
+        every_set_gives_the_reference(&linear, &input, format);
     }
 }
 
@@ -327,14 +328,7 @@ fn the_largest_weights_with_the_largest_inputs() {
         let linear = Linear::of_parts(vec![packed.into()]);
         for input in [1.0, -1.0] {
             let input = vec![input; 9 * inputs];
-            let expected = linear.forward_with(Isa::Scalar, &input);
-            for isa in Isa::available() {
-                assert_eq!(
-                    linear.forward_with(isa, &input),
-                    expected,
-                    "{format}, {isa}"
-                );
-            }
+            every_set_gives_the_reference(&linear, &input, format);
         }
     }
 }
