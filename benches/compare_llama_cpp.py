@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Forwards of 1 to 64 rows on the CPU: this project against llama.cpp and Hugging Face transformers, on the same shape.
+"""Forwards of 1 to 64 rows on the CPU: this project against llama.cpp, Hugging Face transformers and vLLM, on the same shape.
 
     cargo build --release -p cascade-cli
     python benches/compare_llama_cpp.py --shape tinyllama-1.1b --types q8_0 q4_0 bf16
@@ -7,7 +7,8 @@
     python benches/compare_llama_cpp.py --shape llama-3.2-1b --types q8_0 --contexts 256 2048 8192 --rows 1 8 16 --cache f16
 
 Needs `pip install gguf llama-cpp-python torch transformers`. Weights are random: a GGUF file of the shape is written once for
-each type, and read by this project (as it is stored) and by llama.cpp; transformers takes bf16 and f32 alone, and no --texts.
+each type, and read by this project (as it is stored) and by llama.cpp; transformers takes bf16 and f32 alone, and no --texts;
+vLLM (--vllm, in an environment of scripts/engine-environment.sh) takes them with --texts alone, with weights of its own.
 Each contestant is a process of its own; they take turns in each round, and medians over all rounds are compared. Times are
 milliseconds of a forward with so many rows behind a context, logits of all rows included. Keys and values are f16 in llama.cpp,
 and what --cache says in this project. Below them, how many times one row that is, and how many times ours the others take.
@@ -32,7 +33,7 @@ def main():
     args = arguments()
     if args.contestant:
         args.context = args.contexts[0]
-        contestants = {"llama.cpp": llama_cpp_texts if args.texts else llama_cpp, "transformers": transformers}
+        contestants = {"llama.cpp": llama_cpp_texts if args.texts else llama_cpp, "transformers": transformers, "vllm": vllm}
         forwards = contestants[args.contestant](args)
         print(json.dumps({rows: measure(forwards, rows, args.repeats) for rows in args.rows}))
         return
@@ -69,12 +70,16 @@ def compare(args, file, kind):
              "--threads", str(args.threads), "--repeats", str(args.repeats), "--kind", kind,
              *(["--texts"] if args.texts else []), "--rows", *map(str, args.rows), "--contestant"]
     commands = {"cascade": own, "llama.cpp": [*other, "llama.cpp"]}
+    if kind in ("bf16", "f32") and args.texts and args.vllm:
+        commands["vllm"] = [*other, "vllm"]
     if kind in ("bf16", "f32") and not args.texts:
         commands["transformers"] = [*other, "transformers"]
     found = {name: {rows: [] for rows in args.rows} for name in commands}
     for _ in range(args.rounds):
         for name, command in commands.items():
-            environment = {"RAYON_NUM_THREADS": str(args.threads), "PATH": "/usr/bin:/bin"}
+            environment = {"RAYON_NUM_THREADS": str(args.threads), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1",
+                           "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR",
+                           "OMP_NUM_THREADS": str(args.threads), "HOME": str(Path.home())}
             output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
             answer = json.loads(output.strip().splitlines()[-1] if name != "cascade" else output)
             if name == "cascade":
@@ -133,13 +138,46 @@ def llama_cpp_texts(args):
     for start in range(0, context, 512):
         decode([(5, position, 0, False) for position in range(start, min(start + 512, context))])
     for text in range(1, texts):
-        c.llama_memory_seq_cp(memory, 0, text, 0, context)
+        # All of it: a part of a text cannot be copied where each has its own buffer.
+        c.llama_memory_seq_cp(memory, 0, text, -1, -1)
 
     def forward(rows):
         for text in range(texts):
             c.llama_memory_seq_rm(memory, text, context, -1)
         decode([(7 + text, context, text, True) for text in range(rows)])
         c.llama_synchronize(engine)
+    return forward
+
+
+def vllm(args):
+    """Steps of vLLM's engine, each of which generates a token of so many texts behind contexts of their own."""
+    from vllm import LLM, SamplingParams, TokensPrompt
+    shape = json.loads(SHAPES.read_text())[args.shape]
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "initializer_range": 0.02, "bos_token_id": 1,
+              "eos_token_id": 2, **shape}
+    dtype = {"bf16": "bfloat16", "f32": "float32"}[args.kind]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        engine = LLM(folder, skip_tokenizer_init=True, load_format="dummy", dtype=dtype, max_model_len=args.context + 256,
+                     max_num_seqs=max(args.rows), enable_prefix_caching=False, seed=0).llm_engine
+    params = SamplingParams(temperature=0, max_tokens=250, ignore_eos=True, detokenize=False)
+    left = 0
+
+    def forward(rows):
+        nonlocal left
+        if left == 0:
+            for text in range(rows):
+                prompt = [5 + (text * 31 + place) % 900 for place in range(args.context)]
+                engine.add_request(f"{rows}-{text}", TokensPrompt(prompt_token_ids=prompt), params)
+            # Prompts are read in several steps; a step that gives every text a token is a forward of so many rows.
+            while len(engine.step()) < rows:
+                pass
+            left = args.repeats + 1
+        answered = engine.step()
+        assert len(answered) == rows, (len(answered), rows)
+        left -= 1
+        if left == 0:
+            engine.abort_request([output.request_id for output in answered])
     return forward
 
 
@@ -236,6 +274,7 @@ def arguments():
     parser.add_argument("--contexts", nargs="+", type=int, default=[256])
     parser.add_argument("--cache", default="f32", help="data type of keys and values of this project")
     parser.add_argument("--texts", action="store_true", help="a row of each of so many texts, in place of rows of one")
+    parser.add_argument("--vllm", action="store_true", help="vLLM's CPU build beside them, with --texts")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=3)

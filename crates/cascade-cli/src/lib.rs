@@ -145,7 +145,7 @@ enum Command {
     /// Every second conversation of the trace is searched on by predicted time, and the best
     /// settings are replayed on the others.
     Tune(TuneArgs),
-    /// Train networks that decide when a drafter stops, on a trace.
+    /// Train heads that draft, and networks that stop drafts.
     Train {
         #[command(subcommand)]
         command: TrainCommand,

@@ -103,8 +103,8 @@ struct RunExperiment {
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
-    /// Recorded outputs, greedy or sampled, for experiments that replay; spec-bench, specdec
-    /// and disco do if they are given.
+    /// Recorded outputs of the target, greedy or sampled. Some experiments always replay such
+    /// outputs; spec-bench, specdec and disco do if this is given, and else run the target.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

@@ -20,7 +20,8 @@ pub(crate) enum TraceCommand {
     ///
     /// Writes one line per prompt: the tokens of the prompt, the target's tokens, and for each the
     /// gap between its logit and the runner-up. With --temperature, samples are recorded with their
-    /// seeds, those of `cascade run`. Drafters are not loaded. Format: docs/traces.md.
+    /// seeds, those of `cascade run`. Drafters are not loaded, and options of drafting change
+    /// nothing. Format: docs/traces.md.
     Record(Box<RecordArgs>),
     /// Make a trace from texts recorded by other programs.
     Import(ImportArgs),

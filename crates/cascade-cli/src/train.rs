@@ -43,15 +43,17 @@ pub(crate) enum TrainCommand {
     /// Train SpecDec++'s acceptance head: whether a drafted token will be accepted, from the
     /// drafter's hidden state.
     ///
-    /// Record outputs first: `cascade trace record`. They are split as for a classifier. A
-    /// configuration uses the result as `stop_rule: { head: { folder: … } }` of the drafter.
+    /// Record outputs first: `cascade trace record`. 70% of them are trained on; 15% decide when
+    /// training stops, and choose the threshold; the last 15% are reported on. A configuration
+    /// uses the result as the drafter's `stop_rule: { head: { folder: … } }`.
     Head(HeadArgs),
     /// Train a head that drafts, EAGLE's or Medusa's: what the target says next, from its hidden
     /// states.
     ///
     /// Record outputs first: `cascade trace record`. The target reads each of them once, and its
-    /// states are kept in files. Outputs are split as for a classifier. A configuration uses the
-    /// result as a drafter, `{ head: … }`, a command line as `-d head:FOLDER`.
+    /// states are kept in files. 70% of the outputs are trained on; 15% decide when training stops;
+    /// the last 15% are reported on. A configuration uses the result as a drafter, `{ head: … }`,
+    /// a command line as `-d head:FOLDER`.
     Drafter(DrafterArgs),
 }
 
