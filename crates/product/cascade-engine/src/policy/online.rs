@@ -147,6 +147,7 @@ struct ReviewerState {
     depth: usize,
     /// Of a neural drafter.
     reading: Reading,
+    turn: DraftingTurn,
     drafters: Vec<DrafterState>,
     draft: Progress,
     trials: f64,
@@ -156,6 +157,33 @@ struct ReviewerState {
     reviews: u64,
     /// Whether times are withheld.
     untimed: bool,
+}
+
+/// What a neural drafter's turns take beside its forwards and those who draft for it: what its
+/// tokens are chosen and kept by.
+#[derive(Clone, Copy, Debug, Default)]
+struct DraftingTurn {
+    /// Of the turn in progress: its forwards, and the seconds of all reviews with them.
+    forwards: u32,
+    seconds: f64,
+    /// By forward.
+    beside: Lately,
+}
+
+impl DraftingTurn {
+    fn has(&mut self, seconds: f64) {
+        self.forwards += 1;
+        self.seconds += seconds;
+    }
+
+    /// The turn took so long.
+    fn ends(&mut self, seconds: f64) {
+        if self.forwards > 0 {
+            let beside = (seconds - self.seconds).max(0.0);
+            self.beside.learn(beside / f64::from(self.forwards));
+        }
+        (self.forwards, self.seconds) = (0, 0.0);
+    }
 }
 
 impl ReviewerState {
@@ -428,6 +456,7 @@ impl OnlineSchedule {
             companies: Companies::default(),
             depth: 0,
             reading: Reading::default(),
+            turn: DraftingTurn::default(),
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
@@ -497,16 +526,22 @@ impl OnlineSchedule {
     }
 
     /// What a token of a neural drafter at this depth costs, in forwards of the reviewer, its row
-    /// not included. Levels below may give it several tokens in a forward.
+    /// not included: the drafter's forward, and what its turns take beside forwards. Levels below
+    /// may give it several tokens in a forward.
     fn token_cost(&self, reviewer: usize, drafter: usize, depth: usize) -> f64 {
         self.token_costs(reviewer, drafter)(depth)
     }
 
     /// The same by depth.
     fn token_costs(&self, reviewer: usize, drafter: usize) -> impl Fn(usize) -> f64 + '_ {
-        let rate = self.reviewers[drafter].gain();
-        let unit = rate * self.forward(reviewer);
-        move |depth| self.forward_at(drafter, depth) / unit
+        let own = &self.reviewers[drafter];
+        let unit = own.gain() * self.forward(reviewer);
+        let beside = match self.reviewers[0].prices.costs.one() {
+            Some(_) => own.turn.beside.seconds(),
+            // Nothing is in seconds yet.
+            None => 0.0,
+        };
+        move |depth| (self.forward_at(drafter, depth) + beside) / unit
     }
 
     /// Expected tokens less their price, of the best length of a neural drafter that goes on after
@@ -773,6 +808,7 @@ impl OnlineSchedule {
         let usual = growing.forward.is_usual(answered);
         let own = &mut self.reviewers[drafter];
         own.depth = state.depth + height.saturating_sub(1);
+        own.turn.has(growing.forward.time.as_secs_f64());
         own.learn_reading(&growing.forward, answered);
         own.learn_forward(&growing.forward, usual, fixed);
         if !usual {
@@ -827,6 +863,13 @@ impl OnlineSchedule {
             .iter()
             .map(|turn| turn.time.as_secs_f64())
             .sum();
+        if !self.assumed.fixed {
+            for turn in outcome.turns {
+                let drafter = &mut self.reviewers[turn.turn.drafter.0];
+                drafter.turn.ends(turn.time.as_secs_f64());
+            }
+        }
+        self.reviewers[reviewer].turn.has(seconds + drafting);
         let one = self.forward(reviewer);
         let spent = match seconds > 0.0 {
             true => (seconds + drafting) / one,

@@ -3,9 +3,9 @@
 use crate::RowTimes;
 
 /// Numbers of rows at which the curve is kept; linear between them and beyond. Kernels take rows by
-/// four or eight, and one more row may cost as much as four.
-const KNOTS: [usize; N] = [1, 2, 3, 4, 5, 8, 9, 12, 16, 24, 32, 48, 64, 128];
-const N: usize = 14;
+/// four, six or eight, and one more row may cost as much as four.
+const KNOTS: [usize; N] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64, 128];
+const N: usize = 16;
 
 /// Before anything is measured: how far a row may cost another share than assumed, and, by the
 /// square root of the rows, how far the curve may leave a line; standard deviations.
@@ -39,10 +39,19 @@ const PATIENCE: u32 = 256;
 /// both.
 const BETWEEN: f64 = 0.1;
 
+/// How far the time of a forward of one row follows, with each forward, where those of more rows
+/// take less.
+const SETTLING: f64 = 0.05;
+
 /// Forwards in a row that are all faster or all slower than expected by this much, as a logarithm,
 /// after which times have changed.
 const STREAK: i32 = 4;
 const SURPRISING: f64 = 0.25;
+/// Further such forwards, after one of one row that was as expected, by which rows have changed.
+const CONFIRMED: i32 = 2;
+/// How far a forward of one row may have changed, as a logarithm, with the curve as it was; beyond
+/// that, it is as if on another machine.
+const ANOTHER: f64 = 0.7;
 /// Forwards of one row that are measured then, and at first; the fastest counts.
 const SAMPLES: usize = 2;
 
@@ -67,8 +76,13 @@ pub(super) struct RowCosts {
     /// Whether each knot was measured, and the forwards since it or rows beside it were.
     measured: [bool; N],
     since: [u32; N],
+    /// How far each estimate has gone since then by what is measured elsewhere.
+    moved: [f64; N],
     /// Forwards in a row that were slower than expected, or faster if below 0.
     streak: i32,
+    /// Whether such forwards were measured before a forward of one row that was as fast as ever:
+    /// 1 or −1. If the next ones are like them, it is the rows that changed.
+    doubt: i32,
     /// Forwards of one row that are still to be measured, and the fastest of those that were.
     wanted: usize,
     fastest: f64,
@@ -87,7 +101,9 @@ impl RowCosts {
             noise: NOISE,
             measured: [false; N],
             since: [u32::MAX; N],
+            moved: [0.0; N],
             streak: 0,
+            doubt: 0,
             wanted: SAMPLES,
             fastest: f64::INFINITY,
         }
@@ -159,6 +175,7 @@ impl RowCosts {
         self.drift();
         self.correct(one, rows, seconds / one);
         self.forget();
+        self.settle();
         self.curve = rising(self.estimate);
     }
 
@@ -169,7 +186,16 @@ impl RowCosts {
             faster if faster < -SURPRISING => self.streak.min(0) - 1,
             _ => 0,
         };
+        if self.streak.signum() != self.doubt {
+            self.doubt = 0;
+        }
+        if self.doubt != 0 && self.streak.abs() >= CONFIRMED {
+            self.doubt = 0;
+            self.streak = 0;
+            self.know_nothing_of_rows();
+        }
         if self.streak.abs() >= STREAK {
+            self.doubt = self.streak.signum();
             self.streak = 0;
             self.wanted = SAMPLES;
             self.fastest = f64::INFINITY;
@@ -182,11 +208,30 @@ impl RowCosts {
         self.wanted -= 1;
         self.one = self.one.or(Some(self.fastest));
         if self.wanted == 0 {
-            self.one = Some(self.fastest);
-            // If it was the rows that changed, the next forwards tell.
-            self.covariance = prior();
-            self.covariance[0][0] = self.noise.powi(2);
+            let before = self.one.replace(self.fastest);
+            let change = before.map_or(0.0, |before| (self.fastest / before).ln());
+            let mut unknown = self.noise;
+            if f64::from(self.doubt) * change > SURPRISING / 2.0 {
+                // All forwards changed, whatever their rows, and may change back.
+                self.doubt = 0;
+                unknown = unknown.max(change.abs());
+                if change.abs() > ANOTHER {
+                    self.know_nothing_of_rows();
+                }
+            }
+            for at in 1..N {
+                self.covariance[0][at] = 0.0;
+                self.covariance[at][0] = 0.0;
+            }
+            self.covariance[0][0] = unknown.powi(2);
         }
+    }
+
+    /// What was measured of rows may not be so any more: the next forwards tell.
+    fn know_nothing_of_rows(&mut self) {
+        let one = self.covariance[0][0];
+        self.covariance = prior();
+        self.covariance[0][0] = one;
     }
 
     /// What may have changed since the last forward.
@@ -240,10 +285,22 @@ impl RowCosts {
         }
         self.measured[nearest] = true;
         self.since[nearest] = 0;
+        self.moved[nearest] = 0.0;
         // Rows between two knots say something of both.
         if (BETWEEN..=1.0 - BETWEEN).contains(&share) {
             self.since[knot] = 0;
             self.since[knot + 1] = 0;
+        }
+    }
+
+    /// Where forwards of more rows seem to take less time than one of one row, that takes less than
+    /// it seems: their products stay as they are.
+    fn settle(&mut self) {
+        let lowest = rising_from(&self.estimate[1..])[0];
+        if let Some(one) = self.one.as_mut().filter(|_| lowest < 1.0) {
+            let by = lowest.powf(SETTLING);
+            *one *= by;
+            self.estimate[1..].iter_mut().for_each(|more| *more /= by);
         }
     }
 
@@ -272,7 +329,12 @@ impl RowCosts {
                 let row = (self.estimate[known] - 1.0) / (KNOTS[known] - 1) as f64;
                 1.0 + row * (rows - 1) as f64
             });
-            self.estimate[at] += RETURN * (guess - self.estimate[at]);
+            let by = RETURN * (guess - self.estimate[at]);
+            self.estimate[at] += by;
+            // What it goes is as far as it may be wrong.
+            let before = self.moved[at];
+            self.moved[at] += by;
+            self.covariance[at][at] += (self.moved[at].powi(2) - before.powi(2)).max(0.0);
         }
     }
 
@@ -297,10 +359,20 @@ fn dot(a: &[f64; N], b: &[f64; N]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The nearest curve that never falls, and begins at 1: where it would fall, the mean.
+/// The nearest curve that never falls, and begins at 1.
 fn rising(estimate: [f64; N]) -> [f64; N] {
-    let mut groups: Vec<(f64, usize)> = Vec::with_capacity(N);
-    for value in estimate {
+    let mut curve = [1.0; N];
+    let levels = rising_from(&estimate);
+    for (level, value) in curve.iter_mut().zip(levels).skip(1) {
+        *level = value.max(1.0);
+    }
+    curve
+}
+
+/// The nearest values that never fall: where they would, the mean.
+fn rising_from(values: &[f64]) -> Vec<f64> {
+    let mut groups: Vec<(f64, usize)> = Vec::with_capacity(values.len());
+    for &value in values {
         let mut last = (value, 1);
         while let Some(&(before, count)) = groups.last() {
             if before <= last.0 {
@@ -315,11 +387,7 @@ fn rising(estimate: [f64; N]) -> [f64; N] {
     let levels = groups
         .into_iter()
         .flat_map(|(value, count)| std::iter::repeat_n(value, count));
-    let mut curve = [1.0; N];
-    for (level, value) in curve.iter_mut().zip(levels).skip(1) {
-        *level = value.max(1.0);
-    }
-    curve
+    levels.collect()
 }
 
 /// The knot at or before `rows`, and how far towards the next.
@@ -442,6 +510,38 @@ mod tests {
         assert!(costs.one().unwrap() < 2e-3, "{costs:?}");
     }
 
+    /// Pauses of some forwards leave what was measured of rows known, though times scatter.
+    #[test]
+    fn pauses_make_rows_no_less_known() {
+        let real = |rows: usize| if rows <= 6 { 1.0 } else { 1.5 };
+        let mut scattered = scattered();
+        let mut costs = RowCosts::assumed(0.02);
+        let mut known = 0;
+        for i in 0..6000 {
+            let rows = match costs.needs_check() {
+                true => 1,
+                false if i % 50 == 30 => 7,
+                false => 2 + i % 5,
+            };
+            let pause = if i % 100 < 6 { 1.6 } else { 1.0 };
+            costs.learn(rows, pause * real(rows) * scattered());
+            known += usize::from(i >= 2000 && costs.of(7) > 1.3 * costs.of(6));
+        }
+        assert!(known > 2000, "{known} of 4000: {costs:?}");
+    }
+
+    /// Rows that have become dear are seen within some forwards, though those of one row are as
+    /// they were.
+    #[test]
+    fn rows_that_change_are_seen() {
+        let mut costs = measured(|rows| 1.0 + 0.02 * (rows - 1) as f64, &[2, 5, 9]);
+        for _ in 0..16 {
+            let rows = if costs.needs_check() { 1 } else { 9 };
+            costs.learn(rows, 1.0 + 0.3 * (rows - 1) as f64);
+        }
+        assert!((costs.of(9) / 3.4 - 1.0).abs() < 0.2, "{costs:?}");
+    }
+
     /// What is measured is kept, however rarely: forwards of a single row between say nothing of
     /// it.
     #[test]
@@ -474,16 +574,21 @@ mod tests {
         assert!((row / 0.018 - 1.0).abs() < 0.2, "{costs:?}");
     }
 
-    /// Times that scatter, and rows that are rarely alone, change no price.
-    #[test]
-    fn noise_is_no_cost_of_rows() {
+    /// Numbers from 0.9 to 1.1.
+    fn scattered() -> impl FnMut() -> f64 {
         let mut noise = 1u64;
-        let mut scattered = || {
+        move || {
             noise = noise
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             0.9 + 0.2 * (noise >> 40) as f64 / (1u64 << 24) as f64
-        };
+        }
+    }
+
+    /// Times that scatter, and rows that are rarely alone, change no price.
+    #[test]
+    fn noise_is_no_cost_of_rows() {
+        let mut scattered = scattered();
         for row in [0.018, 0.05, 0.17] {
             let mut costs = RowCosts::assumed(0.02);
             for i in 0..4000 {
