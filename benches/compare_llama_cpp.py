@@ -38,6 +38,8 @@ def main():
         print(json.dumps({rows: measure(forwards, rows, args.repeats) for rows in args.rows}))
         return
     shape = json.loads(SHAPES.read_text())[args.shape]
+    if args.vllm and not (args.texts and shape["model_type"] == "llama" and {"bf16", "f32"} & set(args.types)):
+        sys.exit("--vllm takes --texts, a shape of LLaMA, and bf16 or f32 among --types")
     rows_of = "a row of each of so many texts" if args.texts else "so many rows of a text"
     print(f"{args.shape}, {args.threads} threads, {rows_of}; medians of {args.rounds} × {args.repeats}, ms")
     print(f"{'':28}" + "".join(f"{rows:>9}" for rows in args.rows))

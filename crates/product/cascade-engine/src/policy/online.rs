@@ -537,9 +537,9 @@ impl OnlineSchedule {
         let own = &self.reviewers[drafter];
         let unit = own.gain() * self.forward(reviewer);
         let beside = match self.reviewers[0].prices.costs.one() {
-            Some(_) => own.turn.beside.seconds(),
-            // Nothing is in seconds yet.
-            None => 0.0,
+            Some(_) if !self.assumed.fixed => own.turn.beside.seconds(),
+            // Costs are kept, or nothing is in seconds yet.
+            _ => 0.0,
         };
         move |depth| (self.forward_at(drafter, depth) + beside) / unit
     }
@@ -863,13 +863,14 @@ impl OnlineSchedule {
             .iter()
             .map(|turn| turn.time.as_secs_f64())
             .sum();
-        if !self.assumed.fixed {
-            for turn in outcome.turns {
-                let drafter = &mut self.reviewers[turn.turn.drafter.0];
-                drafter.turn.ends(turn.time.as_secs_f64());
-            }
+        for turn in outcome.turns {
+            let drafter = &mut self.reviewers[turn.turn.drafter.0];
+            drafter.turn.ends(turn.time.as_secs_f64());
         }
-        self.reviewers[reviewer].turn.has(seconds + drafting);
+        // The target drafts for nobody.
+        if reviewer > 0 {
+            self.reviewers[reviewer].turn.has(seconds + drafting);
+        }
         let one = self.forward(reviewer);
         let spent = match seconds > 0.0 {
             true => (seconds + drafting) / one,

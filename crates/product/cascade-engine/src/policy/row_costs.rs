@@ -296,6 +296,9 @@ impl RowCosts {
     /// Where forwards of more rows seem to take less time than one of one row, that takes less than
     /// it seems: their products stay as they are.
     fn settle(&mut self) {
+        if self.estimate.iter().all(|&more| more >= 1.0) {
+            return;
+        }
         let lowest = rising_from(&self.estimate[1..])[0];
         if let Some(one) = self.one.as_mut().filter(|_| lowest < 1.0) {
             let by = lowest.powf(SETTLING);
