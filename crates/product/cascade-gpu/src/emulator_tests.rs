@@ -1,7 +1,7 @@
 //! What the emulator notices, and the layout of arguments as the kernels know them.
 
 use bytemuck::Zeroable;
-use cascade_ptx_interpreter::{ExecutionOrder, Machine};
+use cascade_ptx_interpreter::{ExecutionOrder, Module};
 
 use crate::arguments::{Answer, CopyArguments, FillArguments, LogitsArguments, Step};
 use crate::emulator::emulated;
@@ -10,9 +10,8 @@ use crate::Device;
 
 /// Sizes and offsets of the structures that kernels are called with, as the kernels know them.
 pub(crate) fn layout(ptx: &str) -> Vec<usize> {
-    let mut machine = Machine::new(ExecutionOrder::Forward);
-    machine.load(ptx).unwrap();
-    let words = machine.constant("cascade_layout").unwrap().chunks(4);
+    let module = Module::read(ptx).unwrap();
+    let words = module.constant("cascade_layout").unwrap().chunks(4);
     let number = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap()) as usize;
     words.map(number).collect()
 }

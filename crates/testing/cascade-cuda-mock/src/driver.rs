@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine};
+use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine, Module};
 use cudarc::driver::sys::CUresult;
 use rustc_hash::FxHashMap;
 
@@ -270,8 +270,9 @@ impl Driver {
         if target.ok_or(silent(CUresult::CUDA_ERROR_INVALID_PTX))? > major * 10 + minor {
             return Err(silent(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
         }
-        let loaded = device.machine.load(text);
-        loaded.map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, error.to_string()))?;
+        let read = Module::read(text);
+        let module = read.map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, error.to_string()))?;
+        device.machine.load(module);
         Ok(self.insert(Object::Module))
     }
 

@@ -9,12 +9,12 @@
 //! ```
 // cascade-gpu's own unit tests include this file, as what they test is not public.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use cascade_gpu::{Address, Device, Driver, Error, Facts, Graph, Launch, Result, PTX_80, PTX_90};
 pub use cascade_ptx_interpreter::{Counts, ExecutionOrder};
-use cascade_ptx_interpreter::{KernelFault, Machine, ReadError};
+use cascade_ptx_interpreter::{KernelFault, Machine, Module};
 
 /// Blocks that an H200's 132 multiprocessors hold at once, two each.
 const SLOTS: usize = 264;
@@ -54,12 +54,16 @@ impl Emulator {
     /// # Panics
     /// As [`emulated`].
     pub fn new(order: ExecutionOrder) -> Self {
+        // They are read once in a process, which takes longer than to run a small one.
+        static READ: [OnceLock<Module>; 2] = [const { OnceLock::new() }; 2];
         // Against the order it emulates compute capability 8.0, else 9.0.
-        let ptx = match order {
-            ExecutionOrder::Backward => PTX_80,
-            _ => PTX_90,
+        let (read, ptx) = match order {
+            ExecutionOrder::Backward => (&READ[0], PTX_80),
+            _ => (&READ[1], PTX_90),
         };
-        Self::of(ptx, order).unwrap_or_else(|error| panic!("{error}"))
+        let module =
+            read.get_or_init(|| Module::read(ptx).unwrap_or_else(|error| panic!("{error}")));
+        Self::with(module.clone(), ptx, order)
     }
 
     /// Other kernels.
@@ -67,16 +71,20 @@ impl Emulator {
     /// # Errors
     /// As [`emulating`].
     pub fn of(ptx: &str, order: ExecutionOrder) -> Result<Self> {
-        let mut machine = Machine::new(order);
-        let wrong = |error: ReadError| Error::Kernel {
+        let module = Module::read(ptx).map_err(|error| Error::Kernel {
             kernel: "text",
             reason: error.to_string(),
-        };
-        machine.load(ptx).map_err(wrong)?;
-        Ok(Self(Arc::new(Shared {
+        })?;
+        Ok(Self::with(module, ptx, order))
+    }
+
+    fn with(module: Module, ptx: &str, order: ExecutionOrder) -> Self {
+        let mut machine = Machine::new(order);
+        machine.load(module);
+        Self(Arc::new(Shared {
             machine: Mutex::new(machine),
             overlap: ptx.contains("griddepcontrol.wait"),
-        })))
+        }))
     }
 
     /// The device that it is.

@@ -184,6 +184,10 @@ impl History {
         if reader.0 < self.first || reader == accessor.stamp {
             return accessor.stamp;
         }
+        // It stands for several already.
+        if reader.0 == self.first || reader == accessor.crowd {
+            return reader;
+        }
         let Some(group) = self.of(reader) else {
             return accessor.stamp;
         };

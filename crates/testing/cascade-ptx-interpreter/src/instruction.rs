@@ -1,6 +1,7 @@
 //! Kernels as they are run: registers are slots, labels are indices of instructions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::arithmetic::{
     Binary, LongBinary, LongShift, Narrowing, Relation, Ternary, Unary, WideProduct, Widening,
@@ -263,9 +264,16 @@ pub(crate) struct Kernel {
     pub(crate) special: Special,
 }
 
-/// Kernels and constants of a PTX module, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Module {
-    pub(crate) kernels: BTreeMap<String, Kernel>,
+/// Kernels and constants of a PTX module, by name. Clones share the kernels.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    pub(crate) kernels: BTreeMap<String, Arc<Kernel>>,
     pub(crate) constants: BTreeMap<String, Vec<u8>>,
+}
+
+impl Module {
+    /// The bytes of a constant that it declares (`.visible .global`).
+    pub fn constant(&self, name: &str) -> Option<&[u8]> {
+        self.constants.get(name).map(Vec::as_slice)
+    }
 }

@@ -48,4 +48,5 @@ mod warp;
 pub use counts::{Counts, Shared, Traffic};
 pub use error::{FaultSite, KernelFault, ReadError};
 pub use grid::ExecutionOrder;
+pub use instruction::Module;
 pub use machine::{Launch, Machine};

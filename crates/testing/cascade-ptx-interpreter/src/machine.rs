@@ -1,17 +1,17 @@
 //! An emulated GPU.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::counts::Counts;
-use crate::error::{FaultSite, KernelFault, ReadError};
+use crate::error::{FaultSite, KernelFault};
 use crate::grid::{self, ExecutionOrder};
 use crate::history::History;
 use crate::instruction::{Kernel, Module};
 use crate::launch::ActiveLaunch;
 use crate::memory::Memory;
-use crate::read;
 use crate::warp::Warp;
 
 /// A launch of a kernel.
@@ -34,7 +34,7 @@ pub struct Launch<'a> {
 /// An emulated GPU: kernels and memory.
 #[derive(Debug)]
 pub struct Machine {
-    module: Module,
+    kernels: BTreeMap<String, Arc<Kernel>>,
     order: ExecutionOrder,
     memory: Memory,
     history: History,
@@ -50,7 +50,7 @@ impl Machine {
     /// A machine without kernels.
     pub fn new(order: ExecutionOrder) -> Self {
         Self {
-            module: Module::default(),
+            kernels: BTreeMap::new(),
             order,
             memory: Memory::default(),
             history: History::default(),
@@ -60,21 +60,16 @@ impl Machine {
         }
     }
 
-    /// Adds the kernels of a PTX module; they replace those of the same names.
-    ///
-    /// # Errors
-    /// If the module has a statement that the interpreter does not know; nothing is added then.
-    pub fn load(&mut self, ptx: &str) -> Result<(), ReadError> {
-        let Module { kernels, constants } = read::module(ptx)?;
-        self.spare.retain(|name, _| !kernels.contains_key(name));
-        self.module.kernels.extend(kernels);
-        self.module.constants.extend(constants);
-        Ok(())
+    /// Adds the kernels of a module; they replace those of the same names.
+    pub fn load(&mut self, module: Module) {
+        self.spare
+            .retain(|name, _| !module.kernels.contains_key(name));
+        self.kernels.extend(module.kernels);
     }
 
     /// The size of a kernel's parameters in bytes.
     pub fn parameters(&self, kernel: &str) -> Option<usize> {
-        let kernel = self.module.kernels.get(kernel);
+        let kernel = self.kernels.get(kernel);
         kernel.map(|kernel| kernel.parameters)
     }
 
@@ -87,11 +82,6 @@ impl Machine {
     pub fn counts(&self) -> impl Iterator<Item = (&str, Counts)> {
         let counts = self.counts.iter().flatten();
         counts.map(|(name, counts)| (name.as_str(), *counts))
-    }
-
-    /// The bytes of a constant that a module declares (`.visible .global`).
-    pub fn constant(&self, name: &str) -> Option<&[u8]> {
-        self.module.constants.get(name).map(Vec::as_slice)
     }
 
     /// Allocates memory, filled with ones (NaN in every float format). The address is a multiple of
@@ -129,7 +119,7 @@ impl Machine {
             block: [0; 3],
             thread: 0,
         };
-        let known = self.module.kernels.get(launch.kernel);
+        let known = self.kernels.get(launch.kernel);
         let kernel =
             known.ok_or_else(|| nowhere(KernelFault::NoKernel(launch.kernel.to_owned())))?;
         check(kernel, &launch).map_err(nowhere)?;

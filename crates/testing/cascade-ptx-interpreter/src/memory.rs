@@ -154,7 +154,8 @@ impl Memory {
 
 /// Checks that the address is a multiple of the access's size.
 pub(crate) fn aligned(at: At) -> Result<(), KernelFault> {
-    if at.address.is_multiple_of(at.bytes as u64) {
+    // Sizes are powers of two, which divides faster.
+    if at.address & (at.bytes as u64 - 1) == 0 {
         return Ok(());
     }
     Err(KernelFault::Misaligned {

@@ -9,6 +9,7 @@ mod operation;
 mod text;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::error::ReadError;
 use crate::instruction::Module;
@@ -17,8 +18,17 @@ use text::{array, integer};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Reads a module.
-pub(crate) fn module(text: &str) -> std::result::Result<Module, ReadError> {
+impl Module {
+    /// Reads a module.
+    ///
+    /// # Errors
+    /// If it has a statement that the interpreter does not know.
+    pub fn read(ptx: &str) -> std::result::Result<Self, ReadError> {
+        module(ptx)
+    }
+}
+
+fn module(text: &str) -> std::result::Result<Module, ReadError> {
     let mut module = Module::default();
     let mut kernel: Option<KernelReader> = None;
     for (index, line) in text.lines().enumerate() {
@@ -35,7 +45,7 @@ pub(crate) fn module(text: &str) -> std::result::Result<Module, ReadError> {
             },
             Some(reader) if line == "}" && reader.in_outer_braces() => {
                 let (name, finished) = reader.finish().map_err(wrong)?;
-                module.kernels.insert(name, finished);
+                module.kernels.insert(name, Arc::new(finished));
                 kernel = None;
             }
             Some(reader) => reader.statement(line, index + 1).map_err(wrong)?,

@@ -88,10 +88,26 @@ impl Registers {
     }
 
     /// The value of a register in a lane, extended with zeros to 64 bits.
-    pub(crate) fn get(&self, register: Register, lane: usize) -> u64 {
+    fn get(&self, register: Register, lane: usize) -> u64 {
         match register {
             Register::Word(slot) => self.word(slot)[lane].into(),
             Register::Long(slot) => self.long(slot)[lane],
+        }
+    }
+
+    /// Sets registers in a lane to consecutive integers of `N` bytes, at most 8.
+    pub(crate) fn load<const N: usize>(&mut self, to: &[Register], lane: usize, bytes: &[u8]) {
+        for (&register, of_register) in to.iter().zip(bytes.as_chunks::<N>().0) {
+            let mut value = [0; 8];
+            value[..N].copy_from_slice(of_register);
+            self.set_lane(register, lane, u64::from_le_bytes(value));
+        }
+    }
+
+    /// Writes registers of a lane as consecutive integers of `N` bytes, at most 8.
+    pub(crate) fn store<const N: usize>(&self, from: &[Register], lane: usize, bytes: &mut [u8]) {
+        for (&register, of_register) in from.iter().zip(bytes.as_chunks_mut::<N>().0) {
+            of_register.copy_from_slice(&self.get(register, lane).to_le_bytes()[..N]);
         }
     }
 

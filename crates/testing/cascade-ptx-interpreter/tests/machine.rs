@@ -1,7 +1,7 @@
 //! Small kernels, right and faulty.
 #![allow(clippy::unwrap_used)]
 
-use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine, ReadError};
+use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine, Module, ReadError};
 
 const ORDERS: [ExecutionOrder; 4] = [
     ExecutionOrder::Forward,
@@ -44,7 +44,8 @@ fn kernel(body: &str) -> String {
 
 fn machine(text: &str, order: ExecutionOrder) -> Result<Machine, ReadError> {
     let mut machine = Machine::new(order);
-    machine.load(text).map(|()| machine)
+    machine.load(Module::read(text)?);
+    Ok(machine)
 }
 
 fn launch(parameters: &[u8], blocks: u32, threads: u32) -> Launch<'_> {
@@ -734,8 +735,8 @@ fn unknown_statements_are_refused_by_line() {
 #[test]
 fn constants_of_a_module_can_be_read() {
     let text = ".global .align 4 .b8 layout[12] = {1, 0, 0, 0, 255};\n".to_owned();
-    let machine = machine(&(text + &kernel("")), ExecutionOrder::Forward).unwrap();
+    let module = Module::read(&(text + &kernel(""))).unwrap();
     let layout = [1, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(machine.constant("layout").unwrap(), layout);
-    assert_eq!(machine.constant("test"), None);
+    assert_eq!(module.constant("layout").unwrap(), layout);
+    assert_eq!(module.constant("test"), None);
 }

@@ -73,7 +73,7 @@ impl KernelReader {
             let &target = self
                 .labels
                 .get(&label)
-                .ok_or(format!("there is no label {label}"))?;
+                .ok_or_else(|| format!("there is no label {label}"))?;
             self.kernel.instructions[instruction].operation = Operation::Branch(target);
         }
         let count = self.kernel.instructions.len();
@@ -230,27 +230,26 @@ impl KernelReader {
         Ok(())
     }
 
-    fn register(&self, name: &str, class: Class) -> Result<Slot> {
-        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    /// A register that is declared, and its class.
+    fn find(&self, name: &str) -> Option<(Class, Slot)> {
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (prefix, number) = name.split_at(name.len() - digits);
-        let declared = self
-            .registers
-            .get(prefix)
-            .ok_or(format!("{name} is not declared"))?;
-        let number = integer(number)? as usize;
-        if declared.class != class || number >= declared.count {
-            return Err(format!("{name} is not a register of that size"));
+        let declared = self.registers.get(prefix)?;
+        let number = number.parse::<usize>().ok()?;
+        let slot = (declared.first + number) as Slot;
+        (number < declared.count).then_some((declared.class, slot))
+    }
+
+    fn register(&self, name: &str, class: Class) -> Result<Slot> {
+        match self.find(name) {
+            Some((found, slot)) if found == class => Ok(slot),
+            Some(_) => Err(format!("{name} is not a register of that size")),
+            None => Err(format!("{name} is not declared")),
         }
-        Ok((declared.first + number) as Slot)
     }
 
     pub(super) fn predicate(&self, name: &str) -> Result<Slot> {
         self.register(name, Class::Predicate)
-    }
-
-    /// Whether a name is a register of a class.
-    fn is(&self, name: &str, class: Class) -> bool {
-        self.register(name, class).is_ok()
     }
 
     /// The register that holds a constant.
@@ -270,9 +269,9 @@ impl KernelReader {
 
     pub(super) fn word(&mut self, operand: &str) -> Result<Slot> {
         if operand.starts_with('%') {
-            return match self.is(operand, Class::Word) {
-                true => self.register(operand, Class::Word),
-                false => self.special(operand),
+            return match self.find(operand) {
+                Some((Class::Word, slot)) => Ok(slot),
+                _ => self.special(operand),
             };
         }
         let value = match (operand.strip_prefix("0f"), self.symbols.get(operand)) {
@@ -315,9 +314,9 @@ impl KernelReader {
     }
 
     pub(super) fn either(&mut self, operand: &str) -> Result<Register> {
-        match self.is(operand, Class::Long) {
-            true => Ok(Register::Long(self.long(operand)?)),
-            false => Ok(Register::Word(self.word(operand)?)),
+        match self.find(operand) {
+            Some((Class::Long, slot)) => Ok(Register::Long(slot)),
+            _ => self.word(operand).map(Register::Word),
         }
     }
 
@@ -326,7 +325,7 @@ impl KernelReader {
         let inner = operand
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
-        let inner = inner.ok_or(format!("{operand} is not an address"))?;
+        let inner = inner.ok_or_else(|| format!("{operand} is not an address"))?;
         let (base, offset) = match inner.split_once('+') {
             Some((base, offset)) => (base, integer(offset)? as i64),
             None => (inner, 0),

@@ -27,8 +27,8 @@ impl<'a, 'b> Operands<'a, 'b> {
     }
 
     pub(super) fn at(&self, index: usize) -> Result<&'b str> {
-        let missing = format!("operand {index} is missing");
-        self.all.get(index).copied().ok_or(missing)
+        let operand = self.all.get(index).copied();
+        operand.ok_or_else(|| format!("operand {index} is missing"))
     }
 
     pub(super) fn word(&mut self, index: usize) -> Result<Slot> {

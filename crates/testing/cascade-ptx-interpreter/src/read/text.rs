@@ -23,7 +23,7 @@ pub(super) fn split(operands: &str) -> Vec<&str> {
 pub(super) fn array(text: &str) -> Result<(&str, usize)> {
     let (name, size) = text
         .split_once('[')
-        .ok_or(format!("{text} is not an array"))?;
+        .ok_or_else(|| format!("{text} is not an array"))?;
     Ok((name, integer(size.trim_end_matches(']'))? as usize))
 }
 

@@ -64,9 +64,11 @@ impl Warp {
         for lane in lanes(mask) {
             self.lane = lane;
             let bytes = self.loaded(access, lane, block, launch)?;
-            let values = bytes.chunks_exact(access.size).map(value);
-            for (&register, value) in access.registers().iter().zip(values) {
-                self.registers.set_lane(register, lane, value);
+            let registers = &mut self.registers;
+            match access.size {
+                2 => registers.load::<2>(access.registers(), lane, bytes),
+                4 => registers.load::<4>(access.registers(), lane, bytes),
+                _ => registers.load::<8>(access.registers(), lane, bytes),
             }
         }
         Ok(())
@@ -105,9 +107,11 @@ impl Warp {
         for lane in lanes(mask) {
             self.lane = lane;
             let bytes = self.stored(access, lane, block, launch)?;
-            for (&register, to) in access.registers().iter().zip(bytes.chunks_mut(access.size)) {
-                let value = self.registers.get(register, lane);
-                to.copy_from_slice(&value.to_le_bytes()[..access.size]);
+            let registers = &self.registers;
+            match access.size {
+                2 => registers.store::<2>(access.registers(), lane, bytes),
+                4 => registers.store::<4>(access.registers(), lane, bytes),
+                _ => registers.store::<8>(access.registers(), lane, bytes),
             }
         }
         Ok(())
@@ -169,18 +173,5 @@ impl Warp {
                 .set_lane(Register::Word(add.to), lane, was.into());
         }
         Ok(())
-    }
-}
-
-/// An integer of two, four or eight bytes.
-fn value(bytes: &[u8]) -> u64 {
-    match *bytes {
-        [a, b] => u16::from_le_bytes([a, b]).into(),
-        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
-        _ => {
-            let mut value = [0; 8];
-            value[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(value)
-        }
     }
 }
