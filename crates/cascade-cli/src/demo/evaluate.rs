@@ -29,7 +29,7 @@ pub(crate) struct EvaluateArgs {
     #[command(flatten)]
     models: ModelArgs,
 
-    /// Problems of each kind, and as many of held-out templates.
+    /// Problems of each kind, as many of held-out templates, and of the 30 ordinary ones.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = at_most(100_000))]
     limit: usize,
 
@@ -98,7 +98,7 @@ fn evaluated(args: &EvaluateArgs) -> Result<Option<WordProblemsReport>> {
         texts,
     };
     interrupt::cooperate();
-    let mut progress = Progress::new(problems.sets().count() * args.limit, "problems");
+    let mut progress = Progress::new(problems.count(), "problems");
     Ok(problems.run(|phase| {
         if phase == Phase::Answer {
             progress.step();
@@ -168,7 +168,7 @@ fn asked_how(args: &EvaluateArgs, report: &WordProblemsReport) -> String {
         false => String::new(),
     };
     format!(
-        "{} problems of each set, the first of seed {}, greedy, at most {} new tokens; asked with {}.{few}",
+        "{} problems of each set (30 ordinary ones at most), the first of seed {}, greedy, at most {} new tokens; asked with {}.{few}",
         args.limit,
         args.seed,
         report.max_new_tokens,
@@ -189,6 +189,7 @@ fn name(set: ProblemSet) -> String {
     };
     match set.split {
         Split::HeldOut => format!("{kind}, held-out templates"),
+        Split::Ordinary => format!("{kind}, ordinary: of no template"),
         split => format!("{kind}, {split}"),
     }
 }

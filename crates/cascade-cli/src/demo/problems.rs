@@ -17,8 +17,9 @@ pub(crate) struct ProblemsArgs {
     #[arg(long, value_name = "KIND", default_value = "word-problem")]
     kind: Kind,
 
-    /// train, validation or test, which share no numbers, names or wordings of a template; or
-    /// held-out: problems of templates that the other splits do not have.
+    /// train, validation or test, which share no numbers, names or wordings of a template;
+    /// held-out: problems of templates that the other splits do not have; or ordinary: 30 problems
+    /// of no template.
     #[arg(long, value_name = "SPLIT", default_value = "test")]
     split: Split,
 

@@ -104,8 +104,8 @@ impl std::str::FromStr for Dataset {
             let known = Self::ALL.map(|known| known.to_string()).join(", ");
             let message = format!(
                 "there is no dataset {name:?}; known are {known}, prompts:FIELD for JSON lines with the prompt in another \
-                 field, and problems:KIND:SPLIT:SEED (word-problem or multiple-choice; test, validation, train or \
-                 held-out; a number)"
+                 field, and problems:KIND:SPLIT:SEED (word-problem or multiple-choice; test, validation, train, \
+                 held-out or ordinary; a number)"
             );
             Error::new(ErrorKind::Place, message)
         })

@@ -19,6 +19,7 @@
 
 mod choice;
 mod draw;
+mod ordinary;
 mod story;
 mod templates;
 mod words;
@@ -72,6 +73,8 @@ pub enum Split {
     Test,
     /// Problems of templates that no other split has.
     HeldOut,
+    /// Thirty problems of no template, written by hand, that no model was trained on.
+    Ordinary,
 }
 
 /// A name that is none of those there are.
@@ -114,10 +117,16 @@ impl Kind {
 
 impl Split {
     /// All splits.
-    pub const ALL: [Self; 4] = [Self::Train, Self::Validation, Self::Test, Self::HeldOut];
-    const NAMES: [&'static str; 4] = ["train", "validation", "test", "held-out"];
+    pub const ALL: [Self; 5] = [
+        Self::Train,
+        Self::Validation,
+        Self::Test,
+        Self::HeldOut,
+        Self::Ordinary,
+    ];
+    const NAMES: [&'static str; 5] = ["train", "validation", "test", "held-out", "ordinary"];
 
-    /// `train`, `validation`, `test` or `held-out`.
+    /// `train`, `validation`, `test`, `held-out` or `ordinary`.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -152,49 +161,75 @@ impl FromStr for Split {
 }
 
 /// Problems without end, the same for a seed on every machine and in every release of this crate
-/// that has the same models.
+/// that has the same models; but those of [`Split::Ordinary`] end.
 pub fn problems(kind: Kind, split: Split, seed: u64) -> Problems {
-    let templates = match kind {
-        Kind::WordProblem => templates::all().collect::<Vec<_>>(),
-        // Half of them ask for numbers, the others are of a kind of their own.
-        Kind::MultipleChoice => choice::all().collect(),
-    };
-    let held_out = split == Split::HeldOut;
-    Problems {
-        kind,
-        split,
-        templates: templates
-            .into_iter()
-            .filter(|template| template.held_out == held_out)
-            .collect(),
-        rng: ChaCha8Rng::seed_from_u64(seed),
-    }
+    Problems(match split {
+        Split::Ordinary => Source::Written(ordinary::problems(kind, seed).into_iter()),
+        _ => Source::Drawn(Box::new(Drawing::new(kind, split, seed))),
+    })
 }
 
-/// Problems of a split, drawn one after the other. See [`problems`].
+/// Problems of a split, one after the other. See [`problems`].
 #[derive(Debug)]
-pub struct Problems {
-    kind: Kind,
-    split: Split,
-    templates: Vec<&'static Template>,
-    rng: ChaCha8Rng,
+pub struct Problems(Source);
+
+#[derive(Debug)]
+enum Source {
+    Drawn(Box<Drawing>),
+    Written(std::vec::IntoIter<Problem>),
 }
 
 impl Iterator for Problems {
     type Item = Problem;
 
     fn next(&mut self) -> Option<Problem> {
+        match &mut self.0 {
+            Source::Drawn(drawing) => Some(drawing.problem()),
+            Source::Written(problems) => problems.next(),
+        }
+    }
+}
+
+/// Problems that templates make.
+#[derive(Debug)]
+struct Drawing {
+    kind: Kind,
+    split: Split,
+    templates: Vec<&'static Template>,
+    rng: ChaCha8Rng,
+}
+
+impl Drawing {
+    fn new(kind: Kind, split: Split, seed: u64) -> Self {
+        let templates = match kind {
+            Kind::WordProblem => templates::all().collect::<Vec<_>>(),
+            // Half of them ask for numbers, the others are of a kind of their own.
+            Kind::MultipleChoice => choice::all().collect(),
+        };
+        let held_out = split == Split::HeldOut;
+        Self {
+            kind,
+            split,
+            templates: templates
+                .into_iter()
+                .filter(|template| template.held_out == held_out)
+                .collect(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+        }
+    }
+
+    fn problem(&mut self) -> Problem {
         let template = self.templates[self.rng.random_range(0..self.templates.len())];
         loop {
             let mut draw = Draw::new(self.rng.random());
             let story = (template.tell)(&mut draw);
             if belongs(template, &draw.drawn, self.split) {
-                return Some(match (&story.answer, self.kind) {
+                return match (&story.answer, self.kind) {
                     (Answer::Number(answer), Kind::WordProblem) => {
                         written(template, &story, *answer, &mut draw)
                     }
                     _ => choice::written(template, &story, &mut draw),
-                });
+                };
             }
         }
     }

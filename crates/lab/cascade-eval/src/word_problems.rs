@@ -65,12 +65,17 @@ pub struct SetReport {
 }
 
 impl WordProblems<'_> {
-    /// The sets: of each kind, problems of templates that were trained on, and of others.
+    /// The sets: of each kind, problems of templates that were trained on, of others, and of none.
     pub fn sets(&self) -> impl Iterator<Item = ProblemSet> {
         let seed = self.seed;
-        let of_kind =
-            move |kind| [Split::Test, Split::HeldOut].map(|split| ProblemSet { kind, split, seed });
+        let splits = [Split::Test, Split::HeldOut, Split::Ordinary];
+        let of_kind = move |kind| splits.map(|split| ProblemSet { kind, split, seed });
         Kind::ALL.into_iter().flat_map(of_kind)
+    }
+
+    /// Problems of all sets.
+    pub fn count(&self) -> usize {
+        self.sets().map(|set| set.most().min(self.limit)).sum()
     }
 
     /// Answers all problems, and replays the answers with each drafter, which drafts one token a

@@ -12,14 +12,14 @@ use crate::{Content, ContentKind, Error, PromptTemplate, Sample, Selection};
 /// Which word problems: `problems:KIND:SPLIT:SEED`, any part of which may be left out.
 ///
 /// Problems are drawn one after the other by the seed, each independently of the others, so the
-/// first of a seed are a sample as good as any. A set has [`MOST`](Self::MOST) of them, of which
+/// first of a seed are a sample as good as any. A set has [`most`](Self::most) of them, of which
 /// [`LENGTH`](Self::LENGTH) are taken without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProblemSet {
     /// `word-problem` (default) or `multiple-choice`.
     pub kind: Kind,
-    /// `test` (default), `validation`, `train`, or `held-out` for templates that no model was
-    /// trained on.
+    /// `test` (default), `validation`, `train`, `held-out` for templates that no model was trained
+    /// on, or `ordinary` for [`ORDINARY`](Self::ORDINARY) problems of no template.
     pub split: Split,
     /// 0 by default.
     pub seed: u64,
@@ -59,9 +59,17 @@ impl ProblemSet {
         })
     }
 
-    /// Problems of a set; those after it are for whoever asks for more with
+    /// Problems of a set that templates make; those after it are for whoever asks for more with
     /// [`problems`](Self::problems).
     pub const MOST: usize = 100_000;
+
+    /// How many problems this set has.
+    pub fn most(self) -> usize {
+        match self.split {
+            Split::Ordinary => Self::ORDINARY,
+            _ => Self::MOST,
+        }
+    }
 
     /// What the problems are asked with: a configuration's template if it takes problems of this
     /// kind, else `problem`.
@@ -76,7 +84,10 @@ impl ProblemSet {
         }
     }
 
-    /// The problems in their order, without end.
+    /// Problems of the split `ordinary`.
+    pub const ORDINARY: usize = 30;
+
+    /// The problems in their order, without end but for those of `ordinary`.
     pub fn problems(self) -> impl Iterator<Item = Problem> {
         problems(self.kind, self.split, self.seed)
     }
@@ -94,9 +105,9 @@ impl ProblemSet {
 
     /// The selected ones.
     pub(super) fn samples(self, selection: Selection) -> crate::Result<Vec<Sample>> {
-        if selection.offset >= Self::MOST {
-            let (label, offset) = (self.to_string(), selection.offset);
-            return Err(Error::offset_past_end(&label, offset, Self::MOST));
+        let (offset, most) = (selection.offset, self.most());
+        if offset >= most {
+            return Err(Error::offset_past_end(&self.to_string(), offset, most));
         }
         let limit = selection.limit.unwrap_or(Self::LENGTH);
         let mut taken = Taken::new(Selection {

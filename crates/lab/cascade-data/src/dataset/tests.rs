@@ -641,8 +641,8 @@ fn names_go_both_ways() {
             format!(
                 "there is no dataset {name:?}; known are problems, gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench, \
                  spec-bench, cnn-dailymail, prompts, prompts:FIELD for JSON lines with the prompt in another field, \
-                 and problems:KIND:SPLIT:SEED (word-problem or multiple-choice; test, validation, train or held-out; \
-                 a number)"
+                 and problems:KIND:SPLIT:SEED (word-problem or multiple-choice; test, validation, train, held-out \
+                 or ordinary; a number)"
             )
         );
     }

@@ -22,11 +22,26 @@ pub(super) fn written(template: &Template, story: &Story, draw: &mut Draw) -> Pr
         Answer::Number(right) => numbers(*right, draw),
         Answer::OneOf(options, right) => (options.clone(), *right),
     };
+    let question = question(story, draw);
+    of(
+        template.name,
+        question,
+        &sentences(&story.steps),
+        (choices, right),
+    )
+}
+
+/// A question with its choices, and the place of the right one.
+pub(super) fn of(
+    template: &'static str,
+    question: String,
+    steps: &str,
+    (choices, right): ([String; 4], usize),
+) -> Problem {
     let (letter, chosen) = (LETTERS[right], &choices[right]);
-    let steps = sentences(&story.steps);
     Problem {
-        template: template.name,
-        question: question(story, draw),
+        template,
+        question,
         solution: format!("{steps} The answer is {chosen} ({letter}). #### {letter}"),
         choices: Some(choices),
         answer: letter.to_string(),
@@ -34,7 +49,7 @@ pub(super) fn written(template: &Template, story: &Story, draw: &mut Draw) -> Pr
 }
 
 /// The right number among three others that a slip may lead to, in any order; and its place.
-fn numbers(right: u32, draw: &mut Draw) -> ([String; 4], usize) {
+pub(super) fn numbers(right: u32, draw: &mut Draw) -> ([String; 4], usize) {
     let mut slips = vec![right + 1, right + 2, right + 10, right * 2, right + 5];
     slips.extend(
         [1, 2, 10]

@@ -23,7 +23,7 @@ fn value(words: &[&str]) -> Option<u32> {
 
 #[test]
 fn every_equation_holds_and_the_last_one_gives_the_answer() {
-    for split in [SPLITS.as_slice(), &[Split::HeldOut]].concat() {
+    for split in Split::ALL {
         for problem in sample(Kind::WordProblem, split, 1000) {
             let (steps, answer) = problem.solution.split_once(" #### ").unwrap();
             assert_eq!(answer, problem.answer, "{problem:?}");
@@ -94,7 +94,7 @@ fn every_template_is_in_every_split_and_only_some_are_held_out() {
 fn splits_share_no_numbers_names_or_wordings() {
     let mut owners: BTreeMap<(&str, String), Split> = BTreeMap::new();
     for split in SPLITS {
-        let mut drawn = problems(Kind::MultipleChoice, split, 3);
+        let mut drawn = Drawing::new(Kind::MultipleChoice, split, 3);
         for _ in 0..800 {
             let template = drawn.templates[drawn.rng.random_range(0..drawn.templates.len())];
             let draw = loop {
@@ -180,6 +180,32 @@ fn a_seed_gives_the_same_problems_for_ever() {
 }
 
 #[test]
+fn ordinary_problems_are_thirty_in_nobodys_words() {
+    let ordinary: Vec<Problem> = problems(Kind::WordProblem, Split::Ordinary, 0).collect();
+    assert_eq!(ordinary.len(), 30);
+    let choices = problems(Kind::MultipleChoice, Split::Ordinary, 0);
+    for (problem, choice) in ordinary.iter().zip(choices) {
+        assert_eq!(choice.question, problem.question);
+        let right = choice.answer.as_bytes()[0] - b'A';
+        assert_eq!(
+            choice.choices.unwrap()[usize::from(right)],
+            problem.answer,
+            "{problem:?}"
+        );
+    }
+    let beginnings = |text: &str| text.split(' ').take(6).collect::<Vec<_>>().join(" ");
+    let templates: HashSet<String> = [Split::Train, Split::HeldOut]
+        .into_iter()
+        .flat_map(|split| sample(Kind::WordProblem, split, 3000))
+        .map(|problem| beginnings(&problem.question))
+        .collect();
+    for problem in &ordinary {
+        let begins = beginnings(&problem.question);
+        assert!(!templates.contains(&begins), "{begins}");
+    }
+}
+
+#[test]
 fn names_of_kinds_and_splits_are_known() {
     assert_eq!("held-out".parse(), Ok(Split::HeldOut));
     assert_eq!("word-problem".parse(), Ok(Kind::WordProblem));
@@ -192,6 +218,6 @@ fn names_of_kinds_and_splits_are_known() {
     let error = "tset".parse::<Split>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "\"tset\" is none of train, validation, test, held-out"
+        "\"tset\" is none of train, validation, test, held-out, ordinary"
     );
 }
