@@ -254,6 +254,21 @@ impl ReviewerState {
         self.prices.costs.at(self.company().rows + rows as f64) / self.plain_step()
     }
 
+    /// What so many drafted rows of this text add to a forward in which it has `rows`, in steps of
+    /// plain decoding. Where others draft too, at least an equal part of what all drafts together
+    /// add: if the first rows are dear and further ones cheap, as where a kernel takes eight at a
+    /// time, each text would find its own cheap while those of all together do not pay.
+    fn added(&self, rows: usize, drafted: usize) -> f64 {
+        let company = self.company();
+        let (own, added) = (rows as f64, drafted as f64);
+        let costs = |rows: f64| self.prices.costs.at(rows);
+        let last = costs(company.rows + own + added) - costs(company.rows + own);
+        let others = (company.rows - (company.texts - 1.0)).max(0.0);
+        let without = company.texts - 1.0 + own;
+        let all = costs(without + others + added) - costs(without);
+        last.max(all * added / (others + added).max(1.0)) / self.plain_step()
+    }
+
     /// What one more row adds to that.
     fn one_more(&self, rows: usize) -> f64 {
         let rows = self.company().rows + rows as f64;
@@ -552,14 +567,13 @@ impl OnlineSchedule {
         let token = self.token_costs(reviewer, drafter);
         let rate = own.gain();
         let rows = at.nodes + 1;
-        let before = own.forward_of(rows);
         let (mut survival, mut tokens, mut drafting) = (survival, 0.0, 0.0);
         let mut best = f64::NEG_INFINITY;
         for ahead in 0..HORIZON {
             survival *= acceptance.estimate(None, at.depth + ahead);
             tokens += survival;
             drafting += token(at.depth + ahead);
-            let price = drafting + own.forward_of(rows + ahead + 1) - before;
+            let price = drafting + own.added(rows, ahead + 1);
             best = best.max(tokens - rate * price);
         }
         best
@@ -715,7 +729,7 @@ impl OnlineSchedule {
         let survival = own.draft.survival;
         let price = |nodes: usize| {
             let rows = state.nodes + 1;
-            own.gain() * (own.forward_of(rows + nodes) - own.forward_of(rows))
+            own.gain() * own.added(rows, nodes)
         };
         let mut order: Vec<NodeId> = (0..paths.len()).collect();
         // Ancestors come first: they are no less probable, and were pushed earlier.

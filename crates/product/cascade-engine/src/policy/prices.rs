@@ -14,6 +14,10 @@ const RATE_PRIOR: f64 = 8.0;
 /// which a check is given up.
 const CHECKS_APART: u64 = 16;
 const CHECKS: u64 = 5;
+/// Rate, in units of plain decoding, below which it matters what exactly several texts would earn
+/// without drafts, and the forwards after which that is measured again.
+const LITTLE: f64 = 1.1;
+const PLAIN_APART: u32 = 32;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
 /// Depths of drafts that are distinguished; all beyond count as the last.
@@ -51,8 +55,9 @@ pub(super) struct Prices {
     pub(super) costs: RowCosts,
     pub(super) rate: Rate,
     forwards: u64,
-    /// The last one that texts shared.
+    /// The last one that texts shared, and how many they were.
     last: Option<u64>,
+    texts: usize,
     /// The forward from which costs may be checked again.
     checks_from: u64,
     /// Forwards of the check that goes on.
@@ -69,15 +74,22 @@ impl Prices {
             },
             forwards: 0,
             last: None,
+            texts: 1,
             checks_from: 0,
             checks: 0,
         }
     }
 
     /// Whether the next forward is to measure what one without drafts costs: the first ones, of
-    /// which the very first reads the prompt, and one now and then when times change.
+    /// which the very first reads the prompt, one now and then when times change, and where drafts
+    /// of several texts earn little more than plain decoding, if it is known what that earns.
     pub(super) fn are_checked(&self) -> bool {
-        self.costs.needs_check() && self.forwards >= self.checks_from
+        self.forwards >= self.checks_from && (self.costs.needs_check() || self.is_plain_unknown())
+    }
+
+    fn is_plain_unknown(&self) -> bool {
+        let little = self.texts > 1 && self.rate.gain() < LITTLE;
+        little && !self.costs.is_measured(self.texts, PLAIN_APART)
     }
 
     /// Learns from a forward; `rows` and `seconds` where they say what rows cost. One that several
@@ -88,6 +100,7 @@ impl Prices {
             return;
         }
         self.last = number;
+        self.texts = shared.map_or(1, |forward| forward.texts.max(1));
         if self.are_checked() {
             self.checks += 1;
         }
@@ -95,7 +108,7 @@ impl Prices {
             let texts = shared.map_or(1, |forward| forward.texts);
             self.costs.learn_shared(rows, texts, seconds);
         }
-        if self.checks >= CHECKS || self.checks > 0 && !self.costs.needs_check() {
+        if self.checks >= CHECKS || self.checks > 0 && !self.are_checked() {
             self.checks = 0;
             self.checks_from = match self.forwards < CHECKS_APART {
                 true => self.forwards,
@@ -180,6 +193,49 @@ impl Companies {
         match &mut self.0[depth.min(DEPTHS - 1)] {
             Some(known) => known.follow(last),
             unknown => *unknown = Some(last),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A forward of eight texts with so many rows, of which each takes 10 ms.
+    fn forward(prices: &mut Prices, rows: usize) {
+        let shared = SharedForward {
+            number: prices.forwards,
+            texts: 8,
+            rows,
+            time: Duration::from_millis(10 * rows as u64),
+            reads_prompt: false,
+        };
+        let usual = Some((rows, shared.time.as_secs_f64()));
+        prices.learn(Some(shared), usual);
+    }
+
+    #[test]
+    fn plain_decoding_of_several_texts_is_measured_where_drafts_earn_little() {
+        for (tokens, earns_little) in [(1.0, true), (1.5, false)] {
+            let mut prices = Prices::new(RowCosts::assumed(0.02));
+            (0..8).for_each(|_| forward(&mut prices, 8));
+            assert!(!prices.are_checked());
+            let mut checks = 0;
+            for _ in 0..200 {
+                prices.rate.learn(tokens, 1.0, 1.0);
+                checks += u64::from(prices.are_checked());
+                forward(&mut prices, 12);
+            }
+            // Others draft anyway: it is given up for a while each time.
+            assert_eq!(checks > 0, earns_little, "{prices:?}");
+            assert!(checks <= 200 * CHECKS / CHECKS_APART, "{checks}");
+            while earns_little && !prices.are_checked() {
+                forward(&mut prices, 12);
+            }
+            forward(&mut prices, 8);
+            assert!(!prices.are_checked());
         }
     }
 }

@@ -8,9 +8,10 @@ const KNOTS: [usize; N] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64, 12
 const N: usize = 16;
 
 /// Before anything is measured: how far a row may cost another share than assumed, and, by the
-/// square root of the rows, how far the curve may leave a line; standard deviations.
+/// square root of the rows, how far the curve may leave a line, as in steps where kernels take rows
+/// by four; standard deviations.
 const ROW: f64 = 0.3;
-const BEND: f64 = 0.04;
+const BEND: f64 = 0.15;
 /// How far the time of a forward of one row drifts with each forward, and the share that a row
 /// adds.
 const DRIFT: f64 = 0.004;
@@ -126,6 +127,12 @@ impl RowCosts {
     /// Whether a forward of one row should be measured before rows are priced again.
     pub(super) fn needs_check(&self) -> bool {
         self.wanted > 0
+    }
+
+    /// Whether one of the last forwards had about so many rows.
+    pub(super) fn is_measured(&self, rows: usize, forwards: u32) -> bool {
+        let (knot, share) = place(rows as f64);
+        self.since[knot + usize::from(share > 0.5)] <= forwards
     }
 
     /// Seconds of a forward of one row, if any was measured.
@@ -575,6 +582,41 @@ mod tests {
         assert!((one / 1e-3 - 1.0).abs() < 0.03, "{costs:?}");
         let row = (costs.of(16) - 1.0) / 15.0;
         assert!((row / 0.018 - 1.0).abs() < 0.2, "{costs:?}");
+    }
+
+    /// Rows that are dear from the fifth on, and by four at a time from the ninth, as those of a
+    /// processor without instructions for products of bf16 or of 8 bits.
+    fn dear_by_four(rows: usize) -> f64 {
+        let (few, fours) = (rows.min(8), rows.saturating_sub(8).div_ceil(4));
+        1.0 + 0.05 * few.saturating_sub(1).min(4) as f64
+            + 0.25 * few.saturating_sub(5) as f64
+            + 1.15 * fours as f64
+    }
+
+    /// Eight texts that draft, now and then without drafts.
+    #[test]
+    fn steps_of_dear_rows_are_found() {
+        let mut scattered = scattered();
+        let mut costs = RowCosts::assumed(0.02);
+        let (mut errors, mut count) = (0.0, 0);
+        for i in 0..600 {
+            let rows = match costs.needs_check() {
+                true => 1,
+                false if i % 12 == 0 => 8,
+                false if i % 50 == 49 => 64,
+                false => 8 + (i * 7) % 13,
+            };
+            let real = 0.045 * dear_by_four(rows) * scattered();
+            costs.learn(rows, real);
+            if i >= 60 {
+                let error = costs.of(8) * costs.one().unwrap() / (0.045 * dear_by_four(8)) - 1.0;
+                errors += error.abs();
+                count += 1;
+            }
+        }
+        assert!(errors / f64::from(count) < 0.05, "{costs:?}");
+        let step = (costs.of(9) - costs.of(8)) / (dear_by_four(9) - dear_by_four(8));
+        assert!((0.6..1.2).contains(&step), "{step}: {costs:?}");
     }
 
     /// Numbers from 0.9 to 1.1.
