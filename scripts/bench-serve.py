@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Throughput and time to the first token of a server of OpenAI's interface, by concurrent requests.
+"""Throughput, time to the first token and time between tokens of a server of OpenAI's interface, by concurrent requests.
 
     scripts/bench-serve.py http://127.0.0.1:8080                            # a server that runs
     scripts/bench-serve.py http://127.0.0.1:8080 http://127.0.0.1:8081 …    # several in turn, in one run
     scripts/bench-serve.py http://127.0.0.1:8080 --cpu-of PID               # by the CPU time of a server: for a busy machine
 
 Each server answers the same prompts, greedily, with and without speculation where it has a switch for it. Prints a table:
-medians over the rounds; and what `cascade serve` adds to a step. Only the standard library is used.
+medians over the rounds of tokens/s, and of all answers the 50th and 95th percentile of the times (between tokens: from one piece
+of text to the next, by the tokens of the answer per piece); and what `cascade serve` adds to a step. Only the standard library is
+used.
 """
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import re
@@ -28,9 +31,13 @@ PROMPTS = [
 ]
 
 
+# Servers keep what they have read: of a prompt that was asked before, the second variant would have less to read.
+NUMBERS = itertools.count(1)
+
+
 def ask(server, prompt, tokens, speculate):
-    """Tokens, and seconds to the first text and to the end."""
-    body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
+    """Tokens, seconds to the first text, and seconds a token from each piece of text to the next."""
+    body = {"prompt": f"{next(NUMBERS)}. {prompt}", "max_tokens": tokens, "temperature": 0, "stream": True,
             "stream_options": {"include_usage": True}}
     if speculate is not None:
         body["speculation"] = {"enabled": speculate}
@@ -40,20 +47,21 @@ def ask(server, prompt, tokens, speculate):
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     assert response.status == 200, response.read()
-    first, count, chunks = None, None, 0
+    count, pieces = None, []
     for line in response:
         if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
             continue
         chunk = json.loads(line[6:])
         if any(choice.get("text") for choice in chunk.get("choices", [])):
-            chunks += 1
-            first = first or time.perf_counter() - begun
+            pieces.append(time.perf_counter() - begun)
         if chunk.get("usage"):
             count = chunk["usage"]["completion_tokens"]
     connection.close()
-    ended = time.perf_counter() - begun
-    # Servers without include_usage send a chunk for each token.
-    return count or chunks, first if first is not None else ended, ended
+    # Servers without include_usage send a piece for each token.
+    count = count or len(pieces)
+    by_piece = count / max(1, len(pieces))
+    first = pieces[0] if pieces else time.perf_counter() - begun
+    return count, first, [(b - a) / by_piece for a, b in zip(pieces, pieces[1:])]
 
 
 def cpu_seconds(process):
@@ -64,7 +72,7 @@ def cpu_seconds(process):
 
 
 def round_of(server, clients, requests, tokens, speculate, process):
-    """Tokens per second of all clients together, and the median time to the first token."""
+    """Tokens per second of all clients together, and times to the first token and between tokens."""
     done, lock = [], threading.Lock()
 
     def client(number):
@@ -82,7 +90,17 @@ def round_of(server, clients, requests, tokens, speculate, process):
         thread.join()
     seconds = now() - begun
     assert len(done) == clients * requests, "an answer is missing"
-    return sum(answer[0] for answer in done) / seconds, statistics.median(answer[1] for answer in done)
+    between = [one for answer in done for one in answer[2]]
+    return sum(answer[0] for answer in done) / seconds, [answer[1] for answer in done], between
+
+
+def percentiles(rounds, at):
+    """The 50th and the 95th, in milliseconds, of all rounds together."""
+    values = [1000 * one for figures in rounds for one in figures[at]]
+    if len(values) < 2:
+        return f"{sum(values):.0f}"
+    ranks = statistics.quantiles(values, n=20, method="inclusive")
+    return f"{ranks[9]:.0f}, {ranks[18]:.0f}"
 
 
 def has_switch(server):
@@ -106,7 +124,7 @@ def added(server, rounds=7):
     shares = []
     for number in range(rounds):
         before = seconds()
-        ask(server, PROMPTS[number % len(PROMPTS)] + " " * number, 100, False)
+        ask(server, PROMPTS[number % len(PROMPTS)], 100, False)
         turns, steps = (after - b for after, b in zip(seconds(), before))
         shares.append(turns / steps - 1)
     return statistics.median(shares)
@@ -126,7 +144,9 @@ def main():
         variants += [(server, True), (server, False)] if has_switch(server) else [(server, None)]
     for server, speculate in variants:
         ask(server, PROMPTS[0], arguments.tokens, speculate)
-    print("| clients | server | speculation | tokens/s | first token, ms |\n|---|---|---|---|---|")
+    print("| clients | server | speculation | tokens/s | × the fewest clients, plain | × plain | first token, ms: 50%, 95% | between tokens |")
+    print("|" + "---|" * 8)
+    alone = {}
     for clients in map(int, arguments.clients.split(",")):
         figures = {variant: [] for variant in variants}
         # In turn, so that a machine whose speed drifts favours none.
@@ -136,8 +156,11 @@ def main():
                     variant[0], clients, arguments.requests, arguments.tokens, variant[1], arguments.cpu_of))
         for (server, speculate), rounds in figures.items():
             word = {True: "on", False: "off", None: "–"}[speculate]
-            speed, first = (statistics.median(one[at] for one in rounds) for at in (0, 1))
-            print(f"| {clients} | {server} | {word} | {speed:.1f} | {1000 * first:.1f} |", flush=True)
+            speed = statistics.median(one[0] for one in rounds)
+            plain = statistics.median(one[0] for one in figures[server, None if speculate is None else False])
+            times = speed / alone.setdefault(server, plain)
+            print(f"| {clients} | {server} | {word} | {speed:.1f} | {times:.2f} | {speed / plain:.2f} "
+                  f"| {percentiles(rounds, 1)} | {percentiles(rounds, 2)} |", flush=True)
     for server in dict(variants):
         if has_switch(server):
             print(f"{server} adds {100 * added(server):.2f}% to a step")
