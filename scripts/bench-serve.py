@@ -5,7 +5,7 @@
     scripts/bench-serve.py http://127.0.0.1:8080 http://127.0.0.1:8081 …    # several in turn, in one run
     scripts/bench-serve.py http://127.0.0.1:8080 --cpu-of PID               # by the CPU time of a server: for a busy machine
 
-Each server answers the same prompts, greedily, with and without speculation where it has a switch for it. Prints a table:
+Each server answers the same questions, each behind a number that makes it new, greedily, with and without speculation where it has a switch for it. Prints a table:
 medians over the rounds of tokens/s, and of all answers the 50th and 95th percentile of the times (between tokens: from one piece
 of text to the next, by the tokens of the answer per piece); and what `cascade serve` adds to a step. Only the standard library is
 used.
@@ -144,7 +144,7 @@ def main():
         variants += [(server, True), (server, False)] if has_switch(server) else [(server, None)]
     for server, speculate in variants:
         ask(server, PROMPTS[0], arguments.tokens, speculate)
-    print("| clients | server | speculation | tokens/s | × the fewest clients, plain | × plain | first token, ms: 50%, 95% | between tokens |")
+    print("| clients | server | speculation | tokens/s | × the fewest clients, plain | × plain | first token, ms: 50%, 95% | between tokens, ms |")
     print("|" + "---|" * 8)
     alone = {}
     for clients in map(int, arguments.clients.split(",")):

@@ -154,7 +154,7 @@ impl Memory {
 
 /// Checks that the address is a multiple of the access's size.
 pub(crate) fn aligned(at: At) -> Result<(), KernelFault> {
-    // Sizes are powers of two, which divides faster.
+    // Sizes are powers of two; a division would take longer.
     if at.address & (at.bytes as u64 - 1) == 0 {
         return Ok(());
     }

@@ -24,34 +24,30 @@ impl Module {
     /// # Errors
     /// If it has a statement that the interpreter does not know.
     pub fn read(ptx: &str) -> std::result::Result<Self, ReadError> {
-        module(ptx)
-    }
-}
-
-fn module(text: &str) -> std::result::Result<Module, ReadError> {
-    let mut module = Module::default();
-    let mut kernel: Option<KernelReader> = None;
-    for (index, line) in text.lines().enumerate() {
-        let line = line.split("//").next().unwrap_or_default().trim();
-        let wrong = |reason| ReadError {
-            line: index + 1,
-            text: line.to_owned(),
-            reason,
-        };
-        match &mut kernel {
-            None => match top_level(line, &mut module.constants).map_err(wrong)? {
-                Some(name) => kernel = Some(KernelReader::new(name)),
-                None => continue,
-            },
-            Some(reader) if line == "}" && reader.in_outer_braces() => {
-                let (name, finished) = reader.finish().map_err(wrong)?;
-                module.kernels.insert(name, Arc::new(finished));
-                kernel = None;
+        let mut module = Self::default();
+        let mut kernel: Option<KernelReader> = None;
+        for (index, line) in ptx.lines().enumerate() {
+            let line = line.split("//").next().unwrap_or_default().trim();
+            let wrong = |reason| ReadError {
+                line: index + 1,
+                text: line.to_owned(),
+                reason,
+            };
+            match &mut kernel {
+                None => match top_level(line, &mut module.constants).map_err(wrong)? {
+                    Some(name) => kernel = Some(KernelReader::new(name)),
+                    None => continue,
+                },
+                Some(reader) if line == "}" && reader.in_outer_braces() => {
+                    let (name, finished) = reader.finish().map_err(wrong)?;
+                    module.kernels.insert(name, Arc::new(finished));
+                    kernel = None;
+                }
+                Some(reader) => reader.statement(line, index + 1).map_err(wrong)?,
             }
-            Some(reader) => reader.statement(line, index + 1).map_err(wrong)?,
         }
+        Ok(module)
     }
-    Ok(module)
 }
 
 /// A line outside kernels: the name of a kernel that begins there.

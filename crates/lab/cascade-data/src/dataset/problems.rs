@@ -19,7 +19,7 @@ pub struct ProblemSet {
     /// `word-problem` (default) or `multiple-choice`.
     pub kind: Kind,
     /// `test` (default), `validation`, `train`, `held-out` for templates that no model was trained
-    /// on, or `ordinary` for [`ORDINARY`](Self::ORDINARY) problems of no template.
+    /// on, or `ordinary` for thirty problems of no template.
     pub split: Split,
     /// 0 by default.
     pub seed: u64,
@@ -66,7 +66,7 @@ impl ProblemSet {
     /// How many problems this set has.
     pub fn most(self) -> usize {
         match self.split {
-            Split::Ordinary => Self::ORDINARY,
+            Split::Ordinary => self.problems().count(),
             _ => Self::MOST,
         }
     }
@@ -83,9 +83,6 @@ impl ProblemSet {
             false => PromptTemplate::Problem,
         }
     }
-
-    /// Problems of the split `ordinary`.
-    pub const ORDINARY: usize = 30;
 
     /// The problems in their order, without end but for those of `ordinary`.
     pub fn problems(self) -> impl Iterator<Item = Problem> {

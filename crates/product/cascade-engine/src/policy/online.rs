@@ -256,7 +256,7 @@ impl ReviewerState {
 
     /// What so many drafted rows of this text add to a forward in which it has `rows`, in steps of
     /// plain decoding. Where others draft too, at least an equal part of what all drafts together
-    /// add: if the first rows are dear and further ones cheap, as where a kernel takes eight at a
+    /// add: if the first rows are dear and further ones cheap, as where a kernel takes four at a
     /// time, each text would find its own cheap while those of all together do not pay.
     fn added(&self, rows: usize, drafted: usize) -> f64 {
         let company = self.company();

@@ -132,7 +132,7 @@ impl RowCosts {
     /// Whether one of the last forwards had about so many rows.
     pub(super) fn is_measured(&self, rows: usize, forwards: u32) -> bool {
         let (knot, share) = place(rows as f64);
-        self.since[knot + usize::from(share > 0.5)] <= forwards
+        self.since[nearest(knot, share)] <= forwards
     }
 
     /// Seconds of a forward of one row, if any was measured.
@@ -263,7 +263,7 @@ impl RowCosts {
         slope[0] = expected;
         let gain = self.covariance.map(|row| dot(&row, &slope));
         let noise = self.noise * expected;
-        let nearest = if share < 0.5 { knot } else { knot + 1 };
+        let nearest = nearest(knot, share);
         let surprise = time - expected;
         // So many rows for the first time, which may be as dear as they seem.
         let most = (STEP.exp() - 1.0) * expected;
@@ -407,6 +407,11 @@ fn place(rows: f64) -> (usize, f64) {
     let knot = (after - 1).min(KNOTS.len() - 2);
     let width = KNOTS[knot + 1] - KNOTS[knot];
     (knot, (rows - KNOTS[knot] as f64) / width as f64)
+}
+
+/// Of a knot and the next, the one nearer to rows that are this far between them.
+fn nearest(knot: usize, share: f64) -> usize {
+    knot + usize::from(share >= 0.5)
 }
 
 #[cfg(test)]

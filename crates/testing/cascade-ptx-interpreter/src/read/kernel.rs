@@ -236,8 +236,8 @@ impl KernelReader {
         let (prefix, number) = name.split_at(name.len() - digits);
         let declared = self.registers.get(prefix)?;
         let number = number.parse::<usize>().ok()?;
-        let slot = (declared.first + number) as Slot;
-        (number < declared.count).then_some((declared.class, slot))
+        let slot = |number| (declared.first + number) as Slot;
+        (number < declared.count).then(|| (declared.class, slot(number)))
     }
 
     fn register(&self, name: &str, class: Class) -> Result<Slot> {
