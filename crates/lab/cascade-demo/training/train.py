@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
+import stories
+
 VOCABULARY = 1280
 # Tokens of the target's distribution that drafters learn from; the others hardly ever have 1% together.
 LIKELIEST = 16
@@ -116,6 +118,14 @@ def renamed(word, other):
         return other[word]
     stem = word.removesuffix("s")
     return other[stem] + "s" if stem in other else word
+
+
+def with_stories(pairs, files, seed):
+    """Those pairs, and after each a problem of the stories in these files."""
+    told = ((f"Question: {question} Answer:", " " + answer) for question, answer in stories.problems(files, seed))
+    for pair, story in zip(pairs, with_renamed(told)):
+        yield pair
+        yield story
 
 
 def is_drill(prompt):
@@ -268,8 +278,9 @@ def query_scale(model, name):
 class Muon(torch.optim.Optimizer):
     """Steps along the orthogonalised momentum (Jordan et al., 2024), for the matrices inside layers."""
 
-    def __init__(self, weights, lr, momentum=0.95, decay=0.01):
+    def __init__(self, weights, lr, dtype, momentum=0.95, decay=0.01):
         super().__init__(weights, dict(lr=lr, momentum=momentum, decay=decay, scale=1))
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self):
@@ -279,14 +290,14 @@ class Muon(torch.optim.Optimizer):
                 if "momentum" not in state:
                     state["momentum"] = torch.zeros_like(weight)
                 momentum = state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
-                step = orthogonal(weight.grad.lerp(momentum, group["momentum"]))
+                step = orthogonal(weight.grad.lerp(momentum, group["momentum"]), self.dtype)
                 weight.mul_(1 - group["lr"] * group["decay"])
                 weight.add_(step, alpha=-group["lr"] * group["scale"] * 0.2 * math.sqrt(max(weight.shape)))
 
 
-def orthogonal(matrix):
+def orthogonal(matrix, dtype):
     """Five Newton-Schulz iterations towards the nearest orthogonal matrix."""
-    x = matrix.bfloat16() / (matrix.norm() + 1e-7)
+    x = matrix.to(dtype) / (matrix.norm() + 1e-7)
     wide = x.shape[0] <= x.shape[1]
     x = x if wide else x.T
     for _ in range(5):
@@ -303,7 +314,8 @@ class Trainer:
         outer = [w for n, w in model.named_parameters() if n not in inner]
         scales = sorted({query_scale(model, n) for n in inner})
         groups = [dict(params=[w for n, w in inner.items() if query_scale(model, n) == scale], scale=scale) for scale in scales]
-        self.optimizers = [Muon(groups, args.rate), torch.optim.AdamW(outer, args.rate * 0.3, betas=(0.9, 0.98), weight_decay=0.0)]
+        dtype = torch.bfloat16 if args.bfloat16 else torch.float32
+        self.optimizers = [Muon(groups, args.rate, dtype), torch.optim.AdamW(outer, args.rate * 0.3, betas=(0.9, 0.98), weight_decay=0.0)]
         self.peaks = [args.rate, args.rate * 0.3]
         self.step, self.seen, self.seconds = 0, 0, 0.0
         self.state = folder / "training.pt"
@@ -335,7 +347,7 @@ class Trainer:
             random.Random(self.seen).shuffle(batches)
             for batch in batches:
                 done = self.step * args.batch / total
-                with torch.autocast(args.device, torch.bfloat16):
+                with torch.autocast(args.device, torch.bfloat16, enabled=args.bfloat16):
                     loss = loss_of(batch)
                 self.learn(loss, (1 - done) ** 2)
             self.seen += len(pool)
@@ -439,6 +451,8 @@ def start(args, size):
     folder.mkdir(parents=True, exist_ok=True)
     model = build(args.family, size)
     initialize(model)
+    if args.begin:
+        model.load_state_dict(type(model).from_pretrained(args.begin, dtype=torch.float32).state_dict())
     model = model.to(args.device)
     if args.compile:
         compiled(model)
@@ -450,6 +464,8 @@ def train_target(args):
     model, trainer = start(args, "target")
     batches = Batches(args.family, tokenizer_of(args), args.device)
     pairs = with_drills(with_renamed(problems(args.problems, "train", args.seed)))
+    if args.stories:
+        pairs = with_stories(pairs, args.stories, args.seed)
     trainer.run(pairs, lambda batch: F.cross_entropy(*logits_at(model, *batches(batch))))
     write(model, args, "target")
 
@@ -495,7 +511,7 @@ def distilled(args):
     for begin in range(0, len(pairs), args.batch):
         batch = pairs[begin:begin + args.batch]
         inputs, labels = batches(batch)
-        with torch.autocast(args.device, torch.bfloat16):
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.bfloat16):
             logits, _ = logits_at(target, inputs, labels)
         best = logits.float().topk(LIKELIEST)
         sizes = (labels != -100).sum(1).tolist()
@@ -526,7 +542,7 @@ def greedy(model, args, prompts, batch=64):
         padded = [[PAD] * (width - len(r)) + r if left else r + [PAD] * (width - len(r)) for r in rows]
         mask = [[0] * (width - len(r)) + [1] * len(r) if left else [1] * len(r) + [0] * (width - len(r)) for r in rows]
         ids = torch.tensor(padded, device=args.device)
-        with torch.autocast(args.device, torch.bfloat16):
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.bfloat16):
             out = model.generate(input_ids=ids, attention_mask=torch.tensor(mask, device=args.device), do_sample=False,
                                  max_new_tokens=160, pad_token_id=PAD, eos_token_id=EOS)
         for at, row in zip(places, out[:, width if left else 1:].tolist()):
@@ -571,6 +587,10 @@ def main():
     parser.add_argument("size", nargs="?", choices=["target", "base", "small"])
     parser.add_argument("--out", required=True)
     parser.add_argument("--problems", default="target/release/examples/problems", help="the program that writes problems")
+    parser.add_argument("--stories", nargs="*", help="files of stories, which half of a target's problems are taken from")
+    parser.add_argument("--begin", help="a model whose weights are trained further, instead of new ones")
+    parser.add_argument("--bfloat16", action=argparse.BooleanOptionalAction, default=True,
+                        help="multiply in 16 bits, which is slower on a processor without instructions for it")
     parser.add_argument("--examples", type=int, default=600_000)
     parser.add_argument("--answers", type=int, default=12_000, help="answers of the target that drafters learn from")
     parser.add_argument("--batch", type=int, default=64)
