@@ -4,7 +4,7 @@
 //! `CASCADE_TEST_GENERATIONS` is how many there are at least, `CASCADE_TEST_SEED` another choice:
 //!
 //! ```sh
-//! CASCADE_TEST_GENERATIONS=10000 cargo nextest run --cargo-profile ci --test cli \
+//! CASCADE_TEST_GENERATIONS=10000 cargo nextest run --cargo-profile ci --workspace --test cli \
 //!     --run-ignored only -E 'test(together::)'
 //! ```
 
