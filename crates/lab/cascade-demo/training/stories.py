@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Word problems from files of stories, for training. The format is in README.md beside this file.
 
-    stories.py check FILE...          reads them, tells what is wrong, and how many stories and wordings there are
-    stories.py show FILE... [-n N]    prints problems
+    stories.py check FILE...    tells what is wrong, and how many stories and wordings there are
+    stories.py show FILE...     prints a problem of each story
 """
-import itertools, json, random, re, sys
+import argparse, functools, math, random, re, sys
+from collections import Counter
 from pathlib import Path
 
 WOMEN = """Ada Amy Anna Bella Clara Dora Ella Emma Fay Gina Hana Ines Ivy Jane Julia Kate Lena Lily Lucy Maria Mia Nina Olga
@@ -34,10 +35,15 @@ Kowalski Lee Martin Meyer Costa Evans Fischer Gupta Hill Jansen Khan Lopez Murph
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
 RELATIVES = "brother sister cousin friend neighbor uncle aunt teacher classmate roommate grandmother grandfather mother father son " \
             "daughter nephew niece coach boss".split()
-PLACES = "shop market store fair museum bazaar mall bakery supermarket kiosk fair garden_center bookstore".split()
+PLACES = "shop market store fair museum bazaar mall bakery supermarket kiosk garden_center bookstore".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+# Of these, the word itself.
+PLAIN = dict(relative=RELATIVES, place=PLACES, day=DAYS)
+TITLED = [f"{title} {surname}" for title in ("Mr.", "Mrs.", "Ms.") for surname in SURNAMES]
 FIELD = re.compile(r"\{([A-Za-z_]\w*(?:\.\w+)?)\}")
 MOST = 5000
+# Draws after which a story is given up.
+DRAWS = 200
 
 
 class Mistake(Exception):
@@ -72,41 +78,44 @@ class Story:
             raise Mistake(f"{source}: {name} needs fact, ask, step and answer")
 
     def wordings(self):
-        return len(self.asks) * len(list(itertools.product(*self.facts)))
+        return len(self.asks) * math.prod(map(len, self.facts))
 
     def tell(self, rng):
         """Question and answer, as the program's own problems have them."""
-        for _ in range(200):
-            values = self.drawn(rng)
-            if values is not None:
-                break
-        else:
-            raise Mistake(f"{self.source}: {self.name}: no numbers fit {self.draws}")
+        values = self.values(rng)
         facts = [rng.choice(w) for w in self.facts]
         if self.free:
             rng.shuffle(facts)
         question = " ".join(self.fill(w, values) for w in facts + [rng.choice(self.asks)])
         if rng.random() < 0.3:
-            question = SMALL.sub(lambda found: in_words(rng, found[0]), question)
-            question = START.sub(lambda found: found[0].upper(), question)
+            question = SMALL.sub(lambda found: in_words(rng, found), question)
         steps = [self.fill(rng.choice(w), values) for w in self.steps]
         result = values["numbers"][self.answer]
         return question, " ".join(steps) + f" #### {result}"
 
+    def values(self, rng):
+        """Numbers that fit, and words, by name."""
+        for _ in range(DRAWS):
+            values = self.drawn(rng)
+            if values is not None:
+                return values
+        raise Mistake(f"{self.source}: {self.name}: no numbers fit {self.draws}")
+
     def drawn(self, rng):
+        """The same, or `None` where the numbers drawn do not fit."""
         numbers, words, used = {}, {}, set()
         for draw in self.draws:
-            if " where " in " " + draw:
+            name, sign, rest = ([*draw.split(" ", 2), "", ""])[:3]
+            if name == "where":
                 if not evaluate(draw.removeprefix("where "), numbers):
                     return None
-                continue
-            name, sign, rest = (draw.partition("=") if "=" in draw.split(" ")[1:2] else draw.partition(" in "))
-            name, rest = name.strip(), rest.strip()
-            if sign == "=":
+            elif sign == "=":
                 value = evaluate(rest, numbers)
                 if value != int(value) or not 0 < value <= MOST:
                     return None
                 numbers[name] = int(value)
+            elif sign != "in":
+                raise Mistake(f"{self.source}: {self.name}: what is `{draw}`?")
             elif ".." in rest:
                 low, high = (int(evaluate(part, numbers)) for part in rest.split(".."))
                 if low > high:
@@ -114,25 +123,25 @@ class Story:
                 numbers[name] = rng.randint(low, high)
             elif rest[:1].isdigit():
                 numbers[name] = int(rng.choice(rest.split(",")))
-            elif rest in THINGS:
-                word = rng.choice([w for w in THINGS[rest] if w not in used])
-                used.add(word)
-                words[name] = thing(word)
-            elif rest in ("person", "relative", "place", "day"):
-                pool = dict(person=WOMEN + MEN, relative=RELATIVES, place=PLACES, day=DAYS)[rest]
-                if rest == "person" and rng.random() < 0.1:
-                    pool = [f"{title} {name}" for title in ("Mr.", "Mrs.", "Ms.") for name in SURNAMES]
+            else:
+                pool, forms = self.pool(rng, rest)
                 word = rng.choice([w for w in pool if w not in used])
                 used.add(word)
-                words[name] = person(word) if rest == "person" else {"": word.replace("_", " ")}
-            else:
-                options = [w.strip() for w in rest.split(",")]
-                if len(options) < 2:
-                    raise Mistake(f"{self.source}: {self.name}: what is `{draw}`?")
-                word = rng.choice([w for w in options if w not in used])
-                used.add(word)
-                words[name] = thing(word) if "/" in word else {"": word}
+                words[name] = forms(word)
         return dict(numbers=numbers, words=words)
+
+    def pool(self, rng, kind):
+        """Words of a class or a list, and what gives the forms of one."""
+        if kind == "person":
+            return (TITLED if rng.random() < 0.1 else WOMEN + MEN), person
+        if kind in THINGS:
+            return THINGS[kind], thing
+        if kind in PLAIN:
+            return PLAIN[kind], plain
+        options = [word.strip() for word in kind.split(",")]
+        if len(options) < 2:
+            raise Mistake(f"{self.source}: {self.name}: what is `{kind}`?")
+        return options, lambda word: thing(word) if "/" in word else plain(word)
 
     def fill(self, wording, values):
         def field(found):
@@ -151,9 +160,14 @@ class Story:
 
 def evaluate(expression, numbers):
     try:
-        return eval(expression, {"__builtins__": {}, "min": min, "max": max}, dict(numbers))
+        return eval(compiled(expression), {"__builtins__": {}, "min": min, "max": max}, dict(numbers))
     except Exception as error:
         raise Mistake(f"`{expression}`: {error}")
+
+
+@functools.cache
+def compiled(expression):
+    return compile(expression.strip(), "<story>", "eval")
 
 
 def person(name):
@@ -162,13 +176,20 @@ def person(name):
             "Her": "Her" if she else "His", "him": "her" if she else "him"}
 
 
-# A number that may be written as a word, at the beginning of a sentence or within one.
-SMALL = re.compile(r"(^|(?<=[.?!] )|(?<= ))(2|3|4|5|6|7|8|9|10|11|12)(?= [a-z])")
-START = re.compile(r"^[a-z]|(?<=[a-z0-9][.?!] )[a-z]")
+# A number that may be written as a word, and what is before it.
+SMALL = re.compile(r"(^|[.?!] | )(2|3|4|5|6|7|8|9|10|11|12)(?= [a-z])")
 
 
-def in_words(rng, number):
-    return NUMBERS[int(number) - 1] if rng.random() < 0.7 else number
+def in_words(rng, found):
+    before, number = found.groups()
+    if rng.random() >= 0.7:
+        return found[0]
+    word = NUMBERS[int(number) - 1]
+    return before + (word if before == " " else word.capitalize())
+
+
+def plain(word):
+    return {"": word.replace("_", " ")}
 
 
 def thing(word):
@@ -185,8 +206,10 @@ def read(files):
             line = line.strip()
             if not line or line.startswith("#"):
                 continue
+            if name is None and not line.startswith("story "):
+                raise Mistake(f"{file}: `{line}` is before the first story")
             if line.startswith("story "):
-                if name:
+                if name is not None:
                     stories.append(Story(name, lines, Path(file).name))
                 name, lines = line.removeprefix("story "), []
             else:
@@ -217,12 +240,10 @@ def check(story, rng):
                 raise Mistake(f"{story.source}: {story.name}: {a} {sign} {b} is not {c}")
         if found[-1][3] != result:
             raise Mistake(f"{story.source}: {story.name}: the last step gives {found[-1][3]}, the answer is {result}")
-        for a, sign, b, c in found[:-1]:
-            if steps.count(c) < 2:
+        for at, (*_, c) in enumerate(found[:-1]):
+            if not any(c in (a, b) for a, _, b, _ in found[at + 1:]):
                 raise Mistake(f"{story.source}: {story.name}: {c} is not used again: {steps}")
-    values = story.drawn(rng)
-    while values is None:
-        values = story.drawn(rng)
+    values = story.values(rng)
     for wordings in story.facts + [story.asks] + story.steps:
         for wording in wordings:
             text = story.fill(wording, values)
@@ -231,15 +252,16 @@ def check(story, rng):
 
 
 def main():
-    command, files = sys.argv[1], [f for f in sys.argv[2:] if not f.startswith("-")]
-    rng, wrong, stories = random.Random(0), 0, []
-    for file in files:
-        try:
-            stories += read([file])
-        except Mistake as error:
-            wrong += 1
-            print(error)
-    if command == "show":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["check", "show"])
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    args = parser.parse_args()
+    rng, wrong = random.Random(0), []
+    try:
+        stories = read(args.files)
+    except Mistake as error:
+        sys.exit(f"error: {error}")
+    if args.command == "show":
         for story in stories:
             question, answer = story.tell(rng)
             print(f"[{story.name}] {question}\n    {answer}")
@@ -248,12 +270,12 @@ def main():
         try:
             check(story, rng)
         except Mistake as error:
-            wrong += 1
-            print(error)
-    names = [s.name for s in stories]
-    wrong += len(names) - len(set(names))
-    print(f"{len(stories)} stories, {sum(s.wordings() for s in stories)} wordings, {wrong} mistakes")
-    sys.exit(wrong > 0)
+            wrong.append(str(error))
+    wrong += [f"{count} stories are called {name}" for name, count in Counter(s.name for s in stories).items() if count > 1]
+    for line in wrong:
+        print(line)
+    print(f"{len(stories)} stories, {sum(s.wordings() for s in stories)} wordings, {len(wrong)} mistakes")
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -452,6 +452,10 @@ def start(args, size):
     model = build(args.family, size)
     initialize(model)
     if args.begin:
+        own, other = (Tokenizer.from_file(str(path)).to_str() for path in (
+            Path(args.out) / args.family / "tokenizer.json", Path(args.begin) / "tokenizer.json"))
+        if own != other:
+            raise SystemExit(f"{args.begin} has another tokenizer than {args.out}/{args.family}")
         model.load_state_dict(type(model).from_pretrained(args.begin, dtype=torch.float32).state_dict())
     model = model.to(args.device)
     if args.compile:
@@ -587,7 +591,7 @@ def main():
     parser.add_argument("size", nargs="?", choices=["target", "base", "small"])
     parser.add_argument("--out", required=True)
     parser.add_argument("--problems", default="target/release/examples/problems", help="the program that writes problems")
-    parser.add_argument("--stories", nargs="*", help="files of stories, which half of a target's problems are taken from")
+    parser.add_argument("--stories", nargs="+", default=[], help="files of stories, which half of a target's problems are taken from")
     parser.add_argument("--begin", help="a model whose weights are trained further, instead of new ones")
     parser.add_argument("--bfloat16", action=argparse.BooleanOptionalAction, default=True,
                         help="multiply in 16 bits, which is slower on a processor without instructions for it")
@@ -601,6 +605,8 @@ def main():
     parser.add_argument("--show", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
+    if (args.stories or args.begin) and args.command != "target":
+        parser.error("--stories and --begin are for targets")
     {"tokenizer": make_tokenizer, "target": train_target, "drafter": train_drafter, "evaluate": evaluate}[args.command](args)
 
 
