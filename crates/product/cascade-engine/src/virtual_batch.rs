@@ -199,6 +199,7 @@ impl State {
         let forward = SharedForward {
             number: self.forwards,
             texts,
+            waiting: 0,
             rows,
             time,
             reads_prompt: false,

@@ -121,6 +121,9 @@ const STATISTICAL_PRIOR: f32 = 0.5;
 const HORIZON: usize = 16;
 /// Tokens that are asked of a neural drafter, once it is known what they cost; it stops earlier.
 const LONGEST: usize = 64;
+/// The same at first, where it is not known: rows of several texts may be dear together.
+const FIRST_LONGEST_ALONE: usize = 4;
+const FIRST_LONGEST: usize = 2;
 /// The longest path of a statistical drafter's tree.
 const DEEPEST: usize = 32;
 /// Nodes that are asked of a statistical drafter at least, and at first.
@@ -228,9 +231,11 @@ impl ReviewerState {
         }
     }
 
-    /// Whether this review is to measure a forward without a draft.
+    /// Whether this review is to measure a forward without a draft. The first forward of a text
+    /// that is alone reads the prompt, so its time does not say what rows cost.
     fn checks_costs(&self) -> bool {
-        !self.untimed && self.prices.are_checked()
+        let reads_prompt = self.shared.is_none() && self.prices.are_new();
+        !self.untimed && self.prices.are_checked() && !reads_prompt
     }
 
     /// Who else has rows in its forwards.
@@ -453,9 +458,11 @@ impl OnlineSchedule {
         self.pending = Pending::default();
         self.learners = vec![Learner::default(); self.roles.len()];
         // Where costs of rows are not learned, there is nothing to wait for.
-        let longest = match untimed || self.assumed.is_known() {
-            true => LONGEST,
-            false => FIRST,
+        let alone = self.shared.iter().all(Option::is_none);
+        let longest = match (untimed || self.assumed.is_known(), alone) {
+            (true, _) => LONGEST,
+            (false, true) => FIRST_LONGEST_ALONE,
+            (false, false) => FIRST_LONGEST,
         };
         let drafters = self.roles.iter().map(|role| {
             let prior = match role {
