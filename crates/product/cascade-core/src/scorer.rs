@@ -147,8 +147,6 @@ pub struct SharedForward {
     pub number: u64,
     /// Texts that had rows in it.
     pub texts: usize,
-    /// Further texts whose prompts it had no room for, and which share the forwards to come.
-    pub waiting: usize,
     /// Rows of all of them.
     pub rows: usize,
     /// Time that it took, without waiting for texts.

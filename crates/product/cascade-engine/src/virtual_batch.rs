@@ -199,7 +199,6 @@ impl State {
         let forward = SharedForward {
             number: self.forwards,
             texts,
-            waiting: 0,
             rows,
             time,
             reads_prompt: false,

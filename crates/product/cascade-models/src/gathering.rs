@@ -76,8 +76,6 @@ struct Forward {
     rows: Vec<usize>,
     /// Whether a piece of a prompt is among them.
     reads_prompt: bool,
-    /// Calls that will share forwards once there is room for them.
-    waiting: usize,
 }
 
 /// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
@@ -123,10 +121,6 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     let reads_prompt =
         |(need, share): (&RowsNeeded, &Option<usize>)| need.is_prompt() && share.is_some();
     let reads_prompt = needs.iter().zip(&shares).any(reads_prompt);
-    let waiting = match model.gathers() {
-        true => shares.iter().filter(|share| share.is_none()).count(),
-        false => 0,
-    };
     let mut of_texts = rows.iter().map(|rows| rows.plan.rows());
     let computed = shares.iter();
     let computed = computed.map(|share| share.and_then(|_| of_texts.next()));
@@ -141,7 +135,6 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         answers: calls.map(|(call, share)| take(call, share)).collect(),
         rows: computed,
         reads_prompt,
-        waiting,
     }
 }
 

@@ -154,8 +154,7 @@ impl Rate {
 /// Who else has rows in a model's forwards, of late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Company {
-    /// All texts, this one included, and those whose prompts wait: when they are read, a token
-    /// costs each text what all of them make it cost, so that is what one drafted now saves.
+    /// All texts, this one included.
     pub(super) texts: f64,
     /// Rows of the others.
     pub(super) rows: f64,
@@ -170,7 +169,7 @@ impl Company {
     /// That of a forward in which the text had `own` rows.
     fn new(shared: SharedForward, own: usize) -> Self {
         Self {
-            texts: (shared.texts + shared.waiting).max(1) as f64,
+            texts: shared.texts.max(1) as f64,
             rows: shared.rows.saturating_sub(own) as f64,
         }
     }
@@ -214,7 +213,6 @@ mod tests {
         let shared = SharedForward {
             number: prices.forwards,
             texts: 8,
-            waiting: 0,
             rows,
             time: Duration::from_millis(10 * rows as u64),
             reads_prompt: false,
@@ -244,22 +242,5 @@ mod tests {
             forward(&mut prices, 8);
             assert!(!prices.are_checked());
         }
-    }
-
-    #[test]
-    fn texts_whose_prompts_wait_are_company() {
-        let mut companies = Companies::default();
-        let shared = SharedForward {
-            texts: 2,
-            waiting: 6,
-            rows: 64 + 3,
-            ..SharedForward::default()
-        };
-        companies.learn(0, shared, 3);
-        let expected = Company {
-            texts: 8.0,
-            rows: 64.0,
-        };
-        assert_eq!(companies.at(0), expected);
     }
 }

@@ -508,7 +508,6 @@ impl State {
         let whole = SharedForward {
             number: self.counts.forwards,
             texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
-            waiting: forward.waiting,
             rows: forward.rows.iter().sum(),
             time,
             reads_prompt: forward.reads_prompt,
@@ -718,30 +717,6 @@ mod tests {
                 "{paid:?} of {passed:?}"
             );
         }
-    }
-
-    #[test]
-    fn texts_whose_prompts_wait_are_counted() {
-        let model = model();
-        let batcher = Batcher::default();
-        let holding = batcher.join().into_running();
-        let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 70], &[4; 70]];
-        let texts = contexts.map(|context| (batcher.join().into_running(), context));
-        let texts = texts.map(|(running, context)| {
-            let model = Arc::clone(&model);
-            std::thread::spawn(move || {
-                let mut session = running.participant().session(&model);
-                score(&mut session, context).unwrap();
-                session.shared_forward().unwrap()
-            })
-        });
-        while batcher.shared.lock().waiting.len() < 3 {
-            std::thread::yield_now();
-        }
-        drop(holding);
-        let [short, ..] = texts.map(|text| text.join().unwrap());
-        // The prompt that came first leaves the other no rows.
-        assert_eq!((short.texts, short.rows, short.waiting), (2, 2 + 64, 1));
     }
 
     #[test]
