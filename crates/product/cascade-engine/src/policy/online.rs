@@ -210,7 +210,7 @@ impl ReviewerState {
     fn learn_forward(&mut self, forward: &ForwardCost, usual: bool, fixed: bool) {
         let ForwardCost { rows, shared, .. } = *forward;
         let seconds = forward.time.as_secs_f64();
-        if let Some(shared) = shared.filter(|shared| rows <= shared.rows) {
+        if let Some(shared) = shared.filter(|shared| rows <= shared.rows || shared.reads_prompt) {
             self.companies.learn(self.depth, shared, rows);
         }
         if fixed || seconds <= 0.0 {
@@ -734,9 +734,14 @@ impl OnlineSchedule {
         let acceptance = &own.drafters[proposal.drafter.0].stated;
         let paths = proposal.path_probabilities(|stated, depth| acceptance.estimate(stated, depth));
         let survival = own.draft.survival;
+        // What a neural drafter drafted was paid for.
+        let caution = match self.is_neural(proposal.drafter.0) {
+            true => 1.0,
+            false => own.company().caution(),
+        };
         let price = |nodes: usize| {
             let rows = state.nodes + 1;
-            own.gain() * own.added(rows, nodes)
+            caution * own.gain() * own.added(rows, nodes)
         };
         let mut order: Vec<NodeId> = (0..paths.len()).collect();
         // Ancestors come first: they are no less probable, and were pushed earlier.

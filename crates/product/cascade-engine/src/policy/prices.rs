@@ -20,6 +20,8 @@ const LITTLE: f64 = 1.1;
 const PLAIN_APART: u32 = 32;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
+/// By how much more than it seems to cost a row of a statistical drafter has to earn beside many texts, as a share.
+const CAUTION: f64 = 0.15;
 /// Depths of drafts that are distinguished; all beyond count as the last.
 const DEPTHS: usize = 8;
 
@@ -161,17 +163,32 @@ pub(super) struct Company {
 }
 
 impl Company {
-    const NONE: Self = Self {
-        texts: 1.0,
-        rows: 0.0,
-    };
-
-    /// That of a forward in which the text had `own` rows.
-    fn new(shared: SharedForward, own: usize) -> Self {
+    /// That of so many texts without drafts.
+    fn of_texts(texts: usize) -> Self {
         Self {
-            texts: shared.texts.max(1) as f64,
-            rows: shared.rows.saturating_sub(own) as f64,
+            texts: texts as f64,
+            rows: texts as f64 - 1.0,
         }
+    }
+
+    /// That of the last forward of a call for `own` rows, which are more than the forward's if it
+    /// took several to read a prompt.
+    fn new(shared: SharedForward, own: usize) -> Self {
+        let texts = shared.texts.max(1);
+        match shared.rows.checked_sub(own) {
+            Some(rows) => Self {
+                texts: texts as f64,
+                rows: rows as f64,
+            },
+            None => Self::of_texts(texts),
+        }
+    }
+
+    /// How many times as dear as it seems a row of a statistical drafter is taken to be. The more
+    /// texts, the closer is what a row costs to what a token is worth, and then the drafts that
+    /// seem to pay are those whose probability was estimated too high, or their cost too low.
+    pub(super) fn caution(&self) -> f64 {
+        1.0 + CAUTION * (1.0 - self.texts.recip())
     }
 
     fn follow(&mut self, last: Self) {
@@ -189,7 +206,8 @@ impl Companies {
     /// As of late at this depth; where nothing was drafted yet, as above it.
     pub(super) fn at(&self, depth: usize) -> Company {
         let known = self.0.iter().take(depth + 1).rev();
-        known.flatten().next().copied().unwrap_or(Company::NONE)
+        let known = known.flatten().next().copied();
+        known.unwrap_or_else(|| Company::of_texts(1))
     }
 
     /// Learns from a forward in which the text had `own` rows.
@@ -242,5 +260,33 @@ mod tests {
             forward(&mut prices, 8);
             assert!(!prices.are_checked());
         }
+    }
+
+    #[test]
+    fn the_company_of_a_prompt_that_took_several_forwards_is_known() {
+        let mut companies = Companies::default();
+        let last = SharedForward {
+            texts: 8,
+            rows: 44,
+            reads_prompt: true,
+            ..SharedForward::default()
+        };
+        companies.learn(0, last, 106);
+        let expected = Company {
+            texts: 8.0,
+            rows: 7.0,
+        };
+        assert_eq!(companies.at(0), expected);
+    }
+
+    #[test]
+    fn a_text_that_is_alone_needs_no_caution() {
+        let caution = [1, 2, 8].map(|texts| Company::of_texts(texts).caution());
+        assert_eq!(caution[0], 1.0);
+        assert!(
+            caution[0] < caution[1] && caution[1] < caution[2],
+            "{caution:?}"
+        );
+        assert!(caution[2] < 1.0 + CAUTION, "{caution:?}");
     }
 }
