@@ -1,25 +1,53 @@
 //! Checkpoints, configurations and bigram tables, embedded.
 
-use std::sync::Once;
+use std::io::Read;
+use std::sync::{Once, OnceLock};
 
 use cascade_config::{register_embedded, EmbeddedFiles};
 use cascade_models::EmbeddedModel;
+use flate2::read::DeflateDecoder;
+
+/// Of what holds tensors, so that they can be read where they lie.
+const ALIGNMENT: usize = 64;
 
 /// `include_bytes!` does not align, and readers of tensors need alignment.
 #[repr(C, align(64))]
 struct Aligned<B: ?Sized>(B);
 
-macro_rules! aligned {
-    ($bytes:expr) => {{
-        const ALIGNED: &Aligned<[u8]> = &Aligned($bytes);
+macro_rules! include_aligned {
+    ($path:expr) => {{
+        const ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
         &ALIGNED.0
     }};
 }
 
-macro_rules! include_aligned {
-    ($path:expr) => {
-        aligned!(*include_bytes!($path))
-    };
+/// A file of weights that `build.rs` has packed.
+macro_rules! unpacked {
+    ($name:literal) => {{
+        fn file() -> &'static [u8] {
+            static FILE: OnceLock<&[u8]> = OnceLock::new();
+            FILE.get_or_init(|| unpack(include_bytes!(concat!(env!("OUT_DIR"), "/", $name))))
+        }
+        &file
+    }};
+}
+
+/// Undoes `pack` of `build.rs`, into memory aligned to 64 bytes that stays for good.
+fn unpack(packed: &[u8]) -> &'static [u8] {
+    let mut planes = Vec::with_capacity(2 * packed.len());
+    let read = DeflateDecoder::new(packed).read_to_end(&mut planes);
+    debug_assert!(read.is_ok(), "build.rs has packed it: {read:?}");
+    let length = planes.len();
+    let (even, odd) = planes.split_at(length.div_ceil(2));
+    let mut file = vec![0; length + ALIGNMENT];
+    let start = file.as_ptr().align_offset(ALIGNMENT);
+    for (pair, &byte) in file[start..start + length].chunks_mut(2).zip(even) {
+        pair[0] = byte;
+    }
+    for (pair, &byte) in file[start..start + length].chunks_exact_mut(2).zip(odd) {
+        pair[1] = byte;
+    }
+    &file.leak()[start..start + length]
 }
 
 /// What a conversation is for the LLaMA family: its last question.
@@ -30,15 +58,7 @@ const CHAT: &[(&str, &[u8])] = &[(
 
 macro_rules! checkpoint {
     ($name:literal, $further:expr) => {
-        checkpoint!(
-            $name,
-            $further,
-            &[include_aligned!(concat!(
-                "../models/",
-                $name,
-                "/model.safetensors"
-            ))]
-        )
+        checkpoint!($name, $further, &[unpacked!($name)])
     };
     ($name:literal, $further:expr, $weights:expr) => {
         EmbeddedModel {
@@ -56,21 +76,24 @@ macro_rules! checkpoint {
     };
 }
 
-/// All checkpoints, family by family, largest first; weights are aligned to 64 bytes, so that
-/// tensors can be read where they lie.
+/// All checkpoints, family by family, largest first; weights are unpacked when they are
+/// first asked for, aligned to 64 bytes, so that tensors can be read where they lie.
 // A static, as a const would be embedded once per crate that names it.
 pub static CHECKPOINTS: [EmbeddedModel; 6] = [
     checkpoint!(
         "demo-t5-target",
         &[],
-        &[cascade_demo_t5_1::SHARD, cascade_demo_t5_2::SHARD]
+        &[unpacked!("demo-t5-target-1"), unpacked!("demo-t5-target-2")]
     ),
     checkpoint!("demo-t5-base", &[]),
     checkpoint!("demo-t5-small", &[]),
     checkpoint!(
         "demo-llama-target",
         CHAT,
-        &[cascade_demo_llama_1::SHARD, cascade_demo_llama_2::SHARD]
+        &[
+            unpacked!("demo-llama-target-1"),
+            unpacked!("demo-llama-target-2")
+        ]
     ),
     checkpoint!("demo-llama-base", CHAT),
     checkpoint!("demo-llama-small", CHAT),
@@ -171,7 +194,7 @@ mod tests {
     fn weights_are_aligned_safetensors() {
         for checkpoint in &CHECKPOINTS {
             let mut names = Vec::new();
-            for shard in checkpoint.weights {
+            for shard in checkpoint.weights.iter().map(|shard| shard()) {
                 assert_eq!(shard.as_ptr() as usize % 64, 0);
                 names.extend(tensors(shard).into_iter().map(|(name, _)| name));
             }
@@ -196,7 +219,7 @@ mod tests {
                     _ => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
                 };
                 let file = std::fs::read(folder.join(checkpoint.name).join(&name)).unwrap();
-                assert!(&file == shard, "{} {name}", checkpoint.name);
+                assert!(file == shard(), "{} {name}", checkpoint.name);
             }
         }
     }

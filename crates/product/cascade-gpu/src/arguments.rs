@@ -262,7 +262,7 @@ mod tests {
             SPLIT,
             SLICE,
         ];
-        for ptx in [PTX_80, PTX_90] {
+        for ptx in [&*PTX_80, &*PTX_90] {
             assert_eq!(crate::emulator_tests::layout(ptx), layout);
         }
     }

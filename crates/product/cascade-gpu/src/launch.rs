@@ -1,13 +1,35 @@
 //! Launches of kernels, as data.
 
+use std::io::Read;
+use std::sync::LazyLock;
+
 use bytemuck::Pod;
+use flate2::read::DeflateDecoder;
 
 use crate::DType;
 
 /// The kernels as PTX for compute capability 8.0, made by `scripts/compile-kernels.sh`.
-pub const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
+pub static PTX_80: LazyLock<String> = LazyLock::new(|| {
+    unpack(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/kernels.sm80.ptx"
+    )))
+});
 /// The kernels as PTX for compute capability 9.0, whose launches can overlap.
-pub const PTX_90: &str = include_str!("../kernels/kernels.sm90.ptx");
+pub static PTX_90: LazyLock<String> = LazyLock::new(|| {
+    unpack(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/kernels.sm90.ptx"
+    )))
+});
+
+/// What `build.rs` has packed.
+fn unpack(packed: &[u8]) -> String {
+    let mut text = String::new();
+    let read = DeflateDecoder::new(packed).read_to_string(&mut text);
+    debug_assert!(read.is_ok(), "build.rs has packed it: {read:?}");
+    text
+}
 
 /// The kernels, by name.
 macro_rules! kernels {
@@ -198,7 +220,7 @@ mod tests {
     fn the_ptx_has_every_kernel() {
         for kernel in Kernel::ALL {
             assert!(
-                [PTX_80, PTX_90]
+                [&*PTX_80, &*PTX_90]
                     .iter()
                     .all(|ptx| body(ptx, *kernel).is_some()),
                 "{kernel:?}"
@@ -212,7 +234,7 @@ mod tests {
     fn kernels_of_forwards_wait_before_they_end() {
         use Kernel::{CopyQuads, Fill, Grow, Pack, PackQ8, ReadQuads, Top};
         for &kernel in Kernel::ALL {
-            let body = body(PTX_90, kernel).unwrap();
+            let body = body(&PTX_90, kernel).unwrap();
             let wait = body.find("griddepcontrol.wait;");
             let alone = [CopyQuads, Fill, Grow, Pack, PackQ8, ReadQuads, Top].contains(&kernel);
             assert_eq!(wait.is_none(), alone, "{kernel:?}");

@@ -73,7 +73,7 @@ mod repo;
 mod source;
 
 pub use dataset::HubDataset;
-pub use embedded::EmbeddedModel;
+pub use embedded::{EmbeddedModel, EmbeddedWeights};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{
     ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat, LARGEST_JSON,

@@ -128,7 +128,7 @@ impl ModelSource {
     /// As [`files`](Self::files), for the files of a tokenizer.
     pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<TokenizerFiles> {
         match self.place(hub, progress)? {
-            Found::Embedded(model) => Ok(model.files().tokenizer),
+            Found::Embedded(model) => Ok(model.tokenizer_files()),
             Found::File(path) => Ok(gguf::tokenizer(path)),
             Found::Place(mut place) => find_tokenizer(&mut place),
         }

@@ -48,8 +48,8 @@ pub use cascade_checkpoint::{
     gguf_tokenizer_config, parse_dtype, read_tensors, DType, NamedTensor, Tokenizer,
 };
 pub use cascade_hub::{
-    EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles, VocabularyFiles,
-    WeightFormat,
+    EmbeddedModel, EmbeddedWeights, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles,
+    VocabularyFiles, WeightFormat,
 };
 pub use decoder::DecoderConfig;
 pub use device::{parse_device, CandlePlace, Device, DeviceSpec, OpenDevice};

@@ -58,8 +58,8 @@ impl Emulator {
         static READ: [OnceLock<Module>; 2] = [const { OnceLock::new() }; 2];
         // Against the order it emulates compute capability 8.0, else 9.0.
         let (read, ptx) = match order {
-            ExecutionOrder::Backward => (&READ[0], PTX_80),
-            _ => (&READ[1], PTX_90),
+            ExecutionOrder::Backward => (&READ[0], PTX_80.as_str()),
+            _ => (&READ[1], PTX_90.as_str()),
         };
         let module =
             read.get_or_init(|| Module::read(ptx).unwrap_or_else(|error| panic!("{error}")));

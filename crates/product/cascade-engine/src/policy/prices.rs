@@ -20,7 +20,8 @@ const LITTLE: f64 = 1.1;
 const PLAIN_APART: u32 = 32;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
-/// By how much more than it seems to cost a row of a statistical drafter has to earn beside many texts, as a share.
+/// By how much more than it seems to cost a row of a statistical drafter has to earn beside many
+/// texts, as a share.
 const CAUTION: f64 = 0.15;
 /// Depths of drafts that are distinguished; all beyond count as the last.
 const DEPTHS: usize = 8;

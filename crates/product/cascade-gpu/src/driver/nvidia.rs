@@ -403,14 +403,17 @@ const LOG: usize = 8192;
 
 impl Kernels {
     fn load(capability: (i32, i32), version: DriverVersion) -> Result<Self> {
-        let ptx = if capability.0 >= 9 { PTX_90 } else { PTX_80 };
+        let ptx = match capability.0 {
+            ..9 => &PTX_80,
+            _ => &PTX_90,
+        };
         let broken = |reason: String, log: &str| Error::Kernels {
             reason,
             log: log.trim().to_owned(),
             driver: version.to_string(),
             needed: needed(capability).to_string(),
         };
-        let text = CString::new(ptx).map_err(|error| broken(error.to_string(), ""))?;
+        let text = CString::new(ptx.as_str()).map_err(|error| broken(error.to_string(), ""))?;
         let module = assemble(&text).map_err(|(error, log)| broken(describe(error), &log))?;
         let broken = |error: DriverError| broken(describe(error), "");
         let function = |kernel: &Kernel| {

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use cascade_core::{Architecture, Prompt, Scorer, TextCodec, TokenTree, Want};
-use cascade_models::{load, DType, EmbeddedModel, LoadOptions, LoadedModel, ModelSource};
+use cascade_models::{
+    load, DType, EmbeddedModel, EmbeddedWeights, LoadOptions, LoadedModel, ModelSource,
+};
 use serde_json::{json, Value};
 use tempfile::TempDir;
 
@@ -134,12 +136,15 @@ fn shards_and_embedded_bytes_load_like_one_file() {
 
         let bytes =
             |file: &str| -> &'static [u8] { fs::read(folder(name).join(file)).unwrap().leak() };
+        let weights =
+            |bytes: &'static [u8]| -> EmbeddedWeights { Box::leak(Box::new(move || bytes)) };
+        let stored = bytes("model.safetensors");
         let embedded = EmbeddedModel {
             name: "inside",
             config: bytes("config.json"),
             generation_config: None,
             tokenizer: bytes("tokenizer.json"),
-            weights: vec![bytes("model.safetensors")].leak(),
+            weights: vec![weights(stored)].leak(),
             further: &[],
         };
         let model = load(&ModelSource::Embedded(embedded), &options()).unwrap();
@@ -147,7 +152,7 @@ fn shards_and_embedded_bytes_load_like_one_file() {
         assert_eq!(greedy(&model, "Question: How many?", 6), expected);
 
         let cut = EmbeddedModel {
-            weights: vec![&embedded.weights[0][..1000]].leak(),
+            weights: vec![weights(&stored[..1000])].leak(),
             ..embedded
         };
         let error = load(&ModelSource::Embedded(cut), &options()).unwrap_err();
