@@ -28,8 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// All bytes at even places, then those at odd ones, deflated. In bf16 the latter have sign and exponent, in which
-/// weights are much alike; the others are noise, and stay as they are.
+/// All bytes at even places, then those at odd ones, deflated. In bf16 the latter have sign and
+/// exponent, in which weights are much alike; the others are noise, and hardly shrink.
 #[cfg(feature = "models")]
 fn pack(file: &[u8]) -> std::io::Result<Vec<u8>> {
     use std::io::Write;
