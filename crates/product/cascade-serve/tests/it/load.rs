@@ -352,7 +352,8 @@ fn memory_does_not_grow() {
     let answers = server.metric("vllm:request_success_total");
     assert_eq!(answers, 50.0 * of_a_client as f64);
     println!("MB after each tenth of {answers} answers: {figures:.1?}");
-    let (first, last) = (figures[1], figures[9]);
-    // 20 MB over 10,000 answers, and not as much over fewer.
-    assert!(last < first + 5.0 + 0.0015 * answers, "{figures:?}");
+    // The allocator's arenas fill during the first thousands. What leaks goes on: from the middle
+    // to the end it may be 3 MB and 1.5 kB an answer.
+    let (middle, last) = (figures[4], figures[9]);
+    assert!(last < middle + 3.0 + 0.0015 * answers / 2.0, "{figures:?}");
 }
