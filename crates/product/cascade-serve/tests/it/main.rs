@@ -13,3 +13,7 @@ mod requests;
 #[cfg(unix)]
 mod signals;
 mod streams;
+
+/// Counts the bytes on the heap.
+#[global_allocator]
+static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
