@@ -88,8 +88,8 @@ fn texts_are_those_of_cascades_alone_in_every_type() {
     for name in ["embedded:demo-t5", "embedded:demo-llama"] {
         for dtype in [DType::F32, DType::BF16, DType::Q8_0, DType::Q4_0] {
             let config = config(name, dtype);
-            together_as_alone(&config, 60, 16, &Options::default());
-            together_as_alone(&config, 60, 7, &sampled());
+            together_as_alone(&config, 32, 16, &Options::default());
+            together_as_alone(&config, 32, 7, &sampled());
         }
     }
 }
