@@ -325,14 +325,12 @@ fn memory_does_not_grow() {
         caches.needed(&Default::default(), 64, config.max_nodes)
     };
     let server = Running::start_with(|options| options.limits.cache_memory = Some(2 * needed));
-    // Of the process, and on the heap of it: what the allocator keeps back depends on what was
-    // allocated before.
-    let memory = || {
+    // What the allocator keeps back of the process's memory depends on what was allocated before.
+    let process = || {
         let mut system = sysinfo::System::new();
         let own = sysinfo::get_current_pid().unwrap();
         system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[own]), true);
-        let process = system.process(own).unwrap().memory() as usize;
-        [process, HEAP.current_usage()].map(|bytes| bytes as f64 / 1e6)
+        system.process(own).unwrap().memory() as f64
     };
     let mut figures = Vec::new();
     for tenth in 0..10 {
@@ -351,14 +349,18 @@ fn memory_does_not_grow() {
         });
         let bytes = server.metric("cascade:cache_bytes");
         assert!(bytes <= 2.0 * needed as f64, "{bytes} of {needed}");
-        figures.push(memory());
+        let heap = HEAP.current_usage() as f64;
+        figures.push([process(), heap, bytes].map(|bytes| bytes / 1e6));
     }
     let answers = server.metric("vllm:request_success_total");
     assert_eq!(answers, 50.0 * of_a_client as f64);
-    println!(
-        "MB of the process and on its heap after each tenth of {answers} answers: {figures:.2?}"
-    );
-    let ([first, heap_first], [last, heap_last]) = (figures[1], figures[9]);
-    assert!(last < first + 20.0, "{figures:?}");
-    assert!(heap_last < heap_first + 0.5, "{figures:?}");
+    println!("MB of the process, on its heap and in caches after tenths of {answers} answers: {figures:.2?}");
+    assert!(figures[9][0] < figures[1][0] + 30.0, "{figures:?}");
+    // Sessions that are idle keep their caches, one or two of them.
+    let most = |tenths: &[[f64; 3]]| {
+        let without_caches = tenths.iter().map(|[_, heap, caches]| heap - caches);
+        without_caches.fold(0.0, f64::max)
+    };
+    let (before, after) = (most(&figures[..5]), most(&figures[5..]));
+    assert!(after < before + 0.5, "{figures:?}");
 }
