@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that the Python package is built of the same dependencies as the program: what both Cargo.lock files name
-has one version, so that it is compiled once, and what is tested is what both ship.
+has one version, and a release optimizes it alike, so that it is compiled once, and what is tested is what both ship.
 
     scripts/check-python-lock.py            lists what differs, and fails if that is anything
     scripts/check-python-lock.py --write    makes bindings/python/Cargo.lock follow Cargo.lock
@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OURS = ROOT / "Cargo.lock"
@@ -26,6 +27,11 @@ def packages(path):
     return found
 
 
+def optimized(lock):
+    """What a release says of single packages."""
+    return tomllib.loads(lock.with_name("Cargo.toml").read_text())["profile"]["release"]["package"]
+
+
 def main(write):
     if write:
         # Cargo keeps what is locked and fits, drops what is not needed, and adds the rest.
@@ -36,6 +42,8 @@ def main(write):
     for name in others:
         print(f"{name}: {', '.join(python[name])} for Python, and {', '.join(ours[name])} in the workspace")
     current = subprocess.run([*METADATA, "--locked"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    if optimized(OURS) != optimized(PYTHON):
+        sys.exit("[profile.release.package] of bindings/python/Cargo.toml differs from that of Cargo.toml")
     if others or not current:
         sys.exit("bindings/python/Cargo.lock does not follow Cargo.lock: run scripts/check-python-lock.py --write")
 

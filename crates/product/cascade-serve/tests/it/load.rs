@@ -313,7 +313,7 @@ fn turns_are_fair() {
 
 /// As many answers as `CASCADE_TEST_ANSWERS` says.
 #[test]
-#[ignore = "thousands of answers; in CI, optimized"]
+#[ignore = "a thousand answers; in CI, optimized"]
 fn memory_does_not_grow() {
     let asked = std::env::var("CASCADE_TEST_ANSWERS").ok();
     let of_a_client = asked.map_or(1000, |asked| asked.parse().unwrap()) / 50;
@@ -325,7 +325,6 @@ fn memory_does_not_grow() {
         caches.needed(&Default::default(), 64, config.max_nodes)
     };
     let server = Running::start_with(|options| options.limits.cache_memory = Some(2 * needed));
-    // What the allocator keeps back of the process's memory depends on what was allocated before.
     let process = || {
         let mut system = sysinfo::System::new();
         let own = sysinfo::get_current_pid().unwrap();
@@ -347,6 +346,7 @@ fn memory_does_not_grow() {
                 });
             }
         });
+        server.settle();
         let bytes = server.metric("cascade:cache_bytes");
         assert!(bytes <= 2.0 * needed as f64, "{bytes} of {needed}");
         let heap = HEAP.current_usage() as f64;
@@ -355,7 +355,8 @@ fn memory_does_not_grow() {
     let answers = server.metric("vllm:request_success_total");
     assert_eq!(answers, 50.0 * of_a_client as f64);
     println!("MB of the process, on its heap and in caches after tenths of {answers} answers: {figures:.2?}");
-    assert!(figures[9][0] < figures[1][0] + 30.0, "{figures:?}");
+    // The allocator keeps back what it has had, and goes on to take more for some thousand answers.
+    assert!(figures[9][0] < figures[4][0] + 12.0, "{figures:?}");
     // Sessions that are idle keep their caches, one or two of them.
     let most = |tenths: &[[f64; 3]]| {
         let without_caches = tenths.iter().map(|[_, heap, caches]| heap - caches);
