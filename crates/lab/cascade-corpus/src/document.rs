@@ -48,16 +48,6 @@ impl RawDocument {
         }
     }
 
-    /// A document of wikitext, from the wiki that `site` describes.
-    #[must_use]
-    pub fn wikitext(text: String, site: Arc<Site>) -> Self {
-        Self {
-            markup: Markup::Wikitext,
-            site: Some(site),
-            ..Self::plain(text)
-        }
-    }
-
     /// The plain text, without the title. Plain text is moved; wikitext is stripped,
     /// in linear time.
     #[must_use]

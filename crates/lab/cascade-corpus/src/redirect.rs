@@ -1,82 +1,8 @@
 //! Redirects that are recognisable by their text only, as in dumps from before 2008.
 
 /// The words that make a page a redirect, in lower case, on Wikipedias that have their own
-/// beside the English one.
-const WORDS: &[&str] = &[
-    "redirect",
-    "перенаправление",
-    "перенапр",
-    "weiterleitung",
-    "redirection",
-    "redirección",
-    "redireccion",
-    "rinvia",
-    "rinvio",
-    "rimando",
-    "doorverwijzing",
-    "patrz",
-    "przekieruj",
-    "tam",
-    "redirecionamento",
-    "転送",
-    "リダイレクト",
-    "重定向",
-    "넘겨주기",
-    "تحويل",
-    "تغییر_مسیر",
-    "تغییرمسیر",
-    "הפניה",
-    "yönlendi̇rme",
-    "yönlendirme",
-    "omdirigering",
-    "omdiriger",
-    "ohjaus",
-    "uudelleenohjaus",
-    "перенаправлення",
-    "пренасочване",
-    "виж",
-    "преусмери",
-    "преусмјери",
-    "preusmjeri",
-    "preusmeri",
-    "alih",
-    "đổi",
-    "átirányítás",
-    "ανακατευθυνση",
-    "presmeruj",
-    "přesměruj",
-    "redirecteaza",
-    "redirect_to",
-    "alidirekto",
-    "alidirektu",
-    "birzuzendu",
-    "redirecció",
-    "redirekcija",
-    "peradresavimas",
-    "suunaa",
-    "tilvísun",
-    "athsheoladh",
-    "pāradresācija",
-    "ohjáus",
-    "istiqamətləndirmə",
-    "айдау",
-    "перанакіраваньне",
-    "перанакіраванне",
-    "ridirect",
-    "pengalihan",
-    "lencong",
-    "เปลี่ยนทาง",
-    "अनुप्रेषित",
-    "पुनर्निर्देशन",
-    "পুনর্নির্দেশ",
-    "przekierowanie",
-    "tilvisun",
-    "vidarefør",
-    "ailgyfeirio",
-    "ail-cyfeirio",
-    "adcas",
-    "redirixir",
-];
+/// beside the English one, one a line.
+const WORDS: &str = include_str!("redirects.txt");
 
 /// Whether MediaWiki takes this page for a redirect: its text starts with a hash sign, one of the
 /// words for it in the language of the wiki, perhaps a colon, and a link.
@@ -99,7 +25,7 @@ pub(crate) fn is_redirect(text: &str) -> bool {
         !word.contains(char::is_whitespace)
             && link.trim_end().strip_suffix("]]").is_some_and(is_one_line)
     };
-    WORDS.contains(&word.as_str()) || alone()
+    WORDS.lines().any(|known| known == word) || alone()
 }
 
 fn is_one_line(link: &str) -> bool {

@@ -1,7 +1,6 @@
 //! Standardized walltime improvement (Cascade Speculative Drafting, §5.1).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The cost of one forward of each model, in an arbitrary unit: only ratios matter.
 ///
@@ -131,19 +130,6 @@ impl CostTable {
             "parameters",
             models.into_iter().map(|(model, n)| (model, n as f64)),
         )
-    }
-
-    /// A table of measured times of a one-row forward.
-    ///
-    /// # Errors
-    /// [`CostError::NotPositive`].
-    pub fn measured<S: Into<String>>(
-        models: impl IntoIterator<Item = (S, Duration)>,
-    ) -> Result<Self, CostError> {
-        let seconds = models
-            .into_iter()
-            .map(|(model, time)| (model, time.as_secs_f64()));
-        Self::new("measured", seconds)
     }
 
     /// Name of the table.

@@ -25,10 +25,8 @@ pub struct Times {
 impl Times {
     /// Costs of forwards of one row, the target's first and 0 for statistical drafters; each
     /// further row adds the share `row`.
-    ///
-    /// # Panics
-    /// If there is no cost.
-    pub fn linear(costs: &[f64], row: f64) -> Self {
+    #[cfg(test)]
+    pub(super) fn linear(costs: &[f64], row: f64) -> Self {
         let times = |cost: f64| RowTimes::linear(cost, row);
         let drafters = costs[1..].iter();
         Self {
