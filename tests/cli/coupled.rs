@@ -25,7 +25,7 @@ use crate::{lookalikes, pairs};
 
 /// Generations of a demo family, and of all foreign models, which are smaller, without the
 /// variable.
-const GENERATIONS: (usize, usize) = (50, 300);
+const GENERATIONS: (usize, usize) = (30, 200);
 
 /// Generations of one configuration, each with settings of its own.
 const EACH: usize = 10;

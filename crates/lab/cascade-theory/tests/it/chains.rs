@@ -80,18 +80,18 @@ fn deviation(simulated: &Estimate, expected: f64) -> f64 {
 }
 
 #[test]
-#[ignore = "140 simulations of 100,000 sequences: 15 s optimized"]
-fn formulas_agree_with_a_hundred_thousand_runs_of_twenty_chains() {
+#[ignore = "70 simulations of 100,000 sequences: half a minute optimized"]
+fn formulas_agree_with_a_hundred_thousand_runs_of_ten_chains() {
     let mut tails = 0;
-    for seed in 0..20 {
+    for seed in 0..10 {
         let positions = if seed % 2 == 0 { 50 } else { 100 };
         let chain = chain(7, positions, seed);
         for (algorithm, expected) in algorithms(&chain) {
             let player = Player::new(&chain, algorithm).unwrap();
             let (simulated, _) = player.rejections(100_000, 1_000 + seed).unwrap();
             let off = deviation(&simulated, expected).abs();
-            // One of 140 standard normal numbers is beyond 3 with probability 0.3, beyond 4 with
-            // 0.009.
+            // One of 70 standard normal numbers is beyond 3 with probability 0.17, beyond 4 with
+            // 0.004.
             assert!(
                 off < 4.0,
                 "{algorithm:?}, seed {seed}: {off} standard errors"
@@ -99,7 +99,7 @@ fn formulas_agree_with_a_hundred_thousand_runs_of_twenty_chains() {
             tails += usize::from(off > 3.0);
         }
     }
-    assert!(tails <= 1, "{tails} of 140 beyond 3 standard errors");
+    assert!(tails <= 1, "{tails} of 70 beyond 3 standard errors");
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn the_engine_rejects_as_often_as_the_theorems_say() {
 }
 
 #[test]
-#[ignore = "six cascades of 50,000 generations: 20 s optimized"]
+#[ignore = "six cascades of 20,000 generations: 15 s optimized"]
 fn the_engine_rejects_as_often_as_the_theorems_say_at_length() {
-    engine_agrees(&chain(7, 12, 12), 50_000);
+    engine_agrees(&chain(7, 12, 12), 20_000);
 }
