@@ -21,6 +21,7 @@ MAY_USE = {
     "lab": {"product", "lab"},
     "testing": {"product", "lab", "testing"},
     "door": {"product", "lab", "door"},
+    "bindings": {"product", "lab", "door"},
 }
 # "The engine never sees a tensor, and the models never see a cascade."
 NEVER = [("cascade-engine", "cascade-models"), ("cascade-models", "cascade-engine")]
@@ -33,8 +34,10 @@ def packages():
 
 
 def room(package):
-    folder = pathlib.Path(package["manifest_path"]).parent.relative_to(ROOT / "crates")
-    return folder.parts[0] if len(folder.parts) > 1 else "door"
+    top, *rooms, _ = pathlib.Path(package["manifest_path"]).parent.relative_to(ROOT).parts
+    if top != "crates":
+        return top
+    return rooms[0] if rooms else "door"
 
 
 def used(package):

@@ -31,8 +31,7 @@ if [ -z "${CASCADE_PYTHON_VENV:-}" ]; then
   "$python" -m pip install --quiet "${requirements[@]}"
 fi
 
-"$root/scripts/check-python-lock.py"
-"$root/scripts/third-party.py" --manifest-path Cargo.toml --package cascade-python --out LICENSE-THIRD-PARTY.txt
+"$root/scripts/third-party.py" --package cascade-python --out LICENSE-THIRD-PARTY.txt
 wheels=$CARGO_TARGET_DIR/python-wheels
 rm -rf "$wheels"
 "$environment/bin/maturin" build --quiet --locked --profile "$profile" --out "$wheels"

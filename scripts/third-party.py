@@ -2,8 +2,7 @@
 """Writes the licences of all crates that are linked into a package, as binaries must carry them.
 
     scripts/third-party.py --target x86_64-unknown-linux-musl --out THIRD-PARTY.txt
-    scripts/third-party.py --manifest-path bindings/python/Cargo.toml --package cascade-python \
-        --out bindings/python/LICENSE-THIRD-PARTY.txt
+    scripts/third-party.py --package cascade-python --out bindings/python/LICENSE-THIRD-PARTY.txt
 
 The texts are those of the crates' own packages; equal ones are written once. Of a crate whose package has no such
 file its licence is named alone. Build dependencies and macros are not linked; what only they need is left out.
@@ -21,8 +20,8 @@ LICENCE = re.compile(r"(licen[cs]e|copying|notice|unlicense)([-._].*)?$", re.IGN
 LINE = "=" * 110
 
 
-def metadata(manifest, target):
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path", str(manifest)]
+def metadata(target):
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path", str(ROOT / "Cargo.toml")]
     command += ["--filter-platform", target] if target else []
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
@@ -79,12 +78,11 @@ def document(packages):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--manifest-path", type=pathlib.Path, default=ROOT / "Cargo.toml")
     parser.add_argument("--package", default="cascade-cli")
     parser.add_argument("--target", help="leave out what other systems need")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
-    packages = linked(metadata(args.manifest_path, args.target), args.package)
+    packages = linked(metadata(args.target), args.package)
     args.out.write_text(document(packages), encoding="utf-8", newline="\n")
     print(f"{args.out}: {len(packages)} crates")
 

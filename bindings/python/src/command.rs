@@ -6,6 +6,6 @@ use pyo3::prelude::*;
 
 /// Runs the command line of this process, the program's name first, and returns its exit status.
 #[pyfunction]
-pub fn command_main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+pub(crate) fn command_main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| cascade_cli::main_with(arguments).number())
 }

@@ -22,7 +22,7 @@ use crate::scorer::PyScorer;
 pub struct Config(pub cascade::Config);
 
 /// A warning of Python's, which is an exception where warnings are errors.
-pub fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
+pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
     let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
     PyErr::warn(py, &py.get_type::<PyUserWarning>(), &message, 1)
 }

@@ -42,14 +42,14 @@ impl Observed {
 }
 
 /// A `cascade_decoding.Drafter`.
-pub struct PyDrafter {
+pub(crate) struct PyDrafter {
     object: Py<PyAny>,
     observes: bool,
     fault: Fault,
 }
 
 impl PyDrafter {
-    pub fn new(object: &Bound<'_, PyAny>, fault: Fault) -> Self {
+    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: Fault) -> Self {
         Self {
             object: object.clone().unbind(),
             observes: object.hasattr("observe").unwrap_or(false),

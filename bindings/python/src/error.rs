@@ -15,7 +15,7 @@ create_exception!(
 );
 
 /// The exception for an error: that of a part in Python, if one raised it, as it was raised.
-pub fn raised(error: &(dyn Error + 'static)) -> PyErr {
+pub(crate) fn raised(error: &(dyn Error + 'static)) -> PyErr {
     let (mut chain, mut next) = (Vec::new(), Some(error));
     while let Some(error) = next {
         chain.push(error);
@@ -49,7 +49,7 @@ fn message(chain: &[&(dyn Error + 'static)]) -> String {
 }
 
 /// For `map_err`.
-pub fn to_python(error: impl Error + 'static) -> PyErr {
+pub(crate) fn to_python(error: impl Error + 'static) -> PyErr {
     raised(&error)
 }
 

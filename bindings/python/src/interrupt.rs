@@ -6,11 +6,11 @@ use pyo3::prelude::*;
 
 /// Looks for signals now and then, and keeps the exception that one raised.
 #[derive(Default)]
-pub struct Interrupt(Option<PyErr>);
+pub(crate) struct Interrupt(Option<PyErr>);
 
 impl Interrupt {
     /// Takes the interpreter's lock for a moment; breaks if a signal raised an exception.
-    pub fn look(&mut self) -> ControlFlow<()> {
+    pub(crate) fn look(&mut self) -> ControlFlow<()> {
         match Python::attach(|py| py.check_signals()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(raised) => {
@@ -21,7 +21,7 @@ impl Interrupt {
     }
 
     /// Raises what was kept.
-    pub fn check(self) -> PyResult<()> {
+    pub(crate) fn check(self) -> PyResult<()> {
         self.0.map_or(Ok(()), Err)
     }
 }

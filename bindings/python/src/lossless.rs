@@ -28,7 +28,7 @@ const SAMPLES: u64 = 5000;
     device=None, **given
 ))]
 #[allow(clippy::too_many_arguments)]
-pub fn check_lossless<'py>(
+pub(crate) fn check_lossless<'py>(
     py: Python<'py>,
     config: &Config,
     prompts: Vec<GivenPrompt>,

@@ -40,7 +40,7 @@ const KNOWN: [&str; 11] = [
 ];
 
 /// The options of a call.
-pub fn options(
+pub(crate) fn options(
     settings: &GenerationSettings,
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Options> {
@@ -57,7 +57,7 @@ pub fn options(
 
 /// The settings of a configuration as a call changes them, where all of its generations are
 /// alike.
-pub fn settings(
+pub(crate) fn settings(
     settings: &GenerationSettings,
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<GenerationSettings> {

@@ -11,10 +11,10 @@ use crate::policy::{PySchedule, PyStopRule};
 use crate::scorer::PyScorer;
 
 /// A drafter as it is given: itself, or with a stop rule, `(drafter, rule)`.
-pub type GivenDrafter<'py> = Bound<'py, PyAny>;
+pub(crate) type GivenDrafter<'py> = Bound<'py, PyAny>;
 
 /// Adds a drafter, whatever it is.
-pub fn add(
+pub(crate) fn add(
     builder: CascadeBuilder,
     given: &GivenDrafter<'_>,
     index: usize,
@@ -41,7 +41,7 @@ pub fn add(
 }
 
 /// What it is called in reports: its attribute `name`, if it has one.
-pub fn name_of(part: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+pub(crate) fn name_of(part: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     match part.getattr_opt("name")? {
         Some(name) => name.extract(),
         None => Ok(None),
@@ -49,7 +49,7 @@ pub fn name_of(part: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
 }
 
 /// Sets who drafts how much: a K matrix, a schedule in Python, or what pays if there is neither.
-pub fn scheduled(
+pub(crate) fn scheduled(
     builder: CascadeBuilder,
     k: Option<Vec<Vec<usize>>>,
     schedule: Option<&Bound<'_, PyAny>>,
@@ -66,7 +66,7 @@ pub fn scheduled(
 }
 
 /// λ.
-pub fn lenience(value: Option<f64>) -> PyResult<Lenience> {
+pub(crate) fn lenience(value: Option<f64>) -> PyResult<Lenience> {
     match value {
         None => Ok(Lenience::STRICT),
         Some(value) => Lenience::new(value as f32).map_err(to_python),

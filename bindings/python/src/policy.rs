@@ -10,7 +10,7 @@ use crate::tree::Tree;
 
 /// A drafted token, as stop rules see it; see the stubs.
 #[pyclass(module = "cascade_decoding", frozen, get_all)]
-pub struct Drafted {
+pub(crate) struct Drafted {
     reviewer: usize,
     drafter: usize,
     position: usize,
@@ -44,7 +44,7 @@ impl Drafted {
 
 /// A draft in progress, as schedules see it; see the stubs.
 #[pyclass(module = "cascade_decoding", frozen, get_all)]
-pub struct DraftState {
+pub(crate) struct DraftState {
     depth: usize,
     nodes: usize,
     ended: bool,
@@ -139,14 +139,14 @@ impl Part {
 }
 
 /// A `cascade_decoding.StopRule`.
-pub struct PyStopRule {
+pub(crate) struct PyStopRule {
     part: Part,
     want: cascade::Want,
 }
 
 impl PyStopRule {
     /// Reads what it wants of each row.
-    pub fn new(object: &Bound<'_, PyAny>, fault: Fault) -> PyResult<Self> {
+    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: Fault) -> PyResult<Self> {
         let mut want = match object.getattr("probability")?.extract()? {
             true => cascade::Want::GATHERED,
             false => cascade::Want::ARGMAX,
@@ -186,10 +186,10 @@ impl cascade::StopRule for PyStopRule {
 }
 
 /// A `cascade_decoding.Schedule`.
-pub struct PySchedule(Part);
+pub(crate) struct PySchedule(Part);
 
 impl PySchedule {
-    pub fn new(object: &Bound<'_, PyAny>, fault: Fault) -> Self {
+    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: Fault) -> Self {
         Self(Part::new(object, fault))
     }
 }

@@ -13,7 +13,7 @@ use crate::json::object;
 
 /// A text, or token ids.
 #[derive(FromPyObject)]
-pub enum GivenPrompt {
+pub(crate) enum GivenPrompt {
     #[pyo3(transparent)]
     Text(String),
     #[pyo3(transparent)]
@@ -21,13 +21,13 @@ pub enum GivenPrompt {
 }
 
 /// Tokens as the prompt of a model.
-pub fn given(architecture: Architecture, tokens: &[TokenId]) -> Prompt {
+pub(crate) fn given(architecture: Architecture, tokens: &[TokenId]) -> Prompt {
     Prompt::new(architecture, tokens.to_vec())
 }
 
 impl GivenPrompt {
     /// The tokens that a cascade reads.
-    pub fn encode(
+    pub(crate) fn encode(
         &self,
         cascade: &cascade::Cascade,
         architecture: Architecture,
@@ -43,7 +43,7 @@ impl GivenPrompt {
 #[pyfunction]
 #[pyo3(signature = (name, config, *, data=None, limit=None, offset=0, sample=None, seed=0))]
 #[allow(clippy::too_many_arguments)]
-pub fn dataset<'py>(
+pub(crate) fn dataset<'py>(
     py: Python<'py>,
     name: &str,
     config: &Config,

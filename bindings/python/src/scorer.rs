@@ -52,7 +52,7 @@ impl Want {
 }
 
 /// A `cascade_decoding.Scorer`.
-pub struct PyScorer {
+pub(crate) struct PyScorer {
     object: Py<PyAny>,
     architecture: Architecture,
     vocab_size: usize,
@@ -61,7 +61,7 @@ pub struct PyScorer {
 
 impl PyScorer {
     /// Reads what does not change.
-    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let architecture: String = object.getattr("architecture")?.extract()?;
         Ok(Self {
             object: object.clone().unbind(),

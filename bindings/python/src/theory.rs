@@ -14,14 +14,14 @@ fn drafter((acceptance, cost): (f64, f64)) -> PyResult<Drafter> {
 
 /// See the stubs.
 #[pyfunction]
-pub fn ewif_speculative(drafter: (f64, f64), tokens: usize) -> PyResult<f64> {
+pub(crate) fn ewif_speculative(drafter: (f64, f64), tokens: usize) -> PyResult<f64> {
     let drafter = self::drafter(drafter)?;
     Ok(Speculative { drafter, tokens }.ewif())
 }
 
 /// See the stubs.
 #[pyfunction]
-pub fn ewif_vertical(
+pub(crate) fn ewif_vertical(
     drafter: (f64, f64),
     below: (f64, f64),
     rounds: usize,
@@ -38,7 +38,7 @@ pub fn ewif_vertical(
 
 /// See the stubs.
 #[pyfunction]
-pub fn ewif_horizontal(segments: Vec<((f64, f64), usize)>) -> PyResult<f64> {
+pub(crate) fn ewif_horizontal(segments: Vec<((f64, f64), usize)>) -> PyResult<f64> {
     let segments = segments.into_iter().map(|(own, tokens)| {
         let drafter = drafter(own)?;
         Ok(Segment { drafter, tokens })
@@ -52,7 +52,7 @@ type Table1Row = (&'static str, Vec<&'static str>, Vec<usize>, f64, f64);
 
 /// See the stubs.
 #[pyfunction]
-pub fn table1() -> Vec<Table1Row> {
+pub(crate) fn table1() -> Vec<Table1Row> {
     let rows = rows_of_table1(&ModelSizes::FLAN_T5).into_iter();
     let row = |row: cascade_theory::Table1Row| {
         let tokens = row

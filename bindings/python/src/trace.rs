@@ -71,7 +71,7 @@ impl Trace {
 /// See the stubs.
 #[pyfunction]
 #[pyo3(signature = (config, prompts, *, top_probabilities=None, device=None, **given))]
-pub fn record(
+pub(crate) fn record(
     py: Python<'_>,
     config: &Config,
     prompts: Vec<GivenPrompt>,
@@ -161,7 +161,7 @@ impl Recording {
 /// See the stubs.
 #[pyfunction]
 #[pyo3(signature = (config, trace, *, limit=None, offset=0, device=None))]
-pub fn replay<'py>(
+pub(crate) fn replay<'py>(
     py: Python<'py>,
     config: &Config,
     trace: &Trace,

@@ -162,7 +162,7 @@ fn checked(probabilities: Vec<f32>, nodes: usize) -> PyResult<Vec<f32>> {
 }
 
 /// What a drafter in Python proposes: `None`, a [`Tree`], or the arguments of one.
-pub fn proposed(value: &Bound<'_, PyAny>) -> PyResult<Tree> {
+pub(crate) fn proposed(value: &Bound<'_, PyAny>) -> PyResult<Tree> {
     if value.is_none() {
         return Ok(Tree::from(ScoredTree::default()));
     }

@@ -37,7 +37,7 @@ fn costs_of(costs: &Bound<'_, PyAny>) -> PyResult<Costs> {
     config, trace, *, costs, row_cost=0.02, limit=None, max_k=20, starts=8, seed=0, check=3, device=None
 ))]
 #[allow(clippy::too_many_arguments)]
-pub fn tune<'py>(
+pub(crate) fn tune<'py>(
     py: Python<'py>,
     config: &Config,
     trace: &Trace,

@@ -32,7 +32,6 @@ mod random;
 mod sampling;
 mod score;
 mod scorer;
-#[cfg(feature = "toy")]
 pub mod toy;
 mod tree;
 mod vector;
