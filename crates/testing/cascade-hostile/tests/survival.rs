@@ -67,9 +67,9 @@ fn of_the_committed_files() {
     let files = files(&hostile());
     assert!(files.len() > 150, "{}", files.len());
     // In memory, if there is such a folder: a disk takes longer than the readers.
-    let memory = PathBuf::from("/dev/shm");
-    let temporary = [memory, std::env::temp_dir()];
-    let temporary = temporary.iter().find(|folder| folder.is_dir()).unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    let temporary = folder.path();
     // Several processes at once: the readers are slow in debug builds.
     std::thread::scope(|scope| {
         for part in files.chunks(files.len().div_ceil(4)) {

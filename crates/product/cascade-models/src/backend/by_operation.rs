@@ -354,10 +354,9 @@ fn kernels_and_candle_agree_by_operation() {
     for (at, device) in [("a GPU", Device::Gpu(emulated)), ("the CPU", Device::Cpu)] {
         let columns = types().iter().map(|&dtype| differences(&device, dtype).0);
         let columns: Vec<_> = columns.collect();
-        println!(
-            "\n| our kernels for {at}, candle on the CPU, in {:?} |",
-            types()
-        );
+        let names: String = types().iter().map(|dtype| format!(" {dtype} |")).collect();
+        let rule = "---|".repeat(types().len());
+        println!("\n| our kernels for {at}, candle on the CPU |{names}\n|---|{rule}");
         for (row, (operation, ..)) in columns[0].iter().enumerate() {
             let cells = columns.iter().map(|column| column[row]);
             let cells = cells.map(|(_, far, family)| format!(" {far:.1e} ({family}) |"));
