@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-SHAPES = ROOT / "crates/product/cascade-models/src/shapes.json"
+SHAPES = ROOT / "crates/cascade-models/src/shapes.json"
 
 
 def main():

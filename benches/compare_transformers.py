@@ -2,7 +2,7 @@
 """Greedy decoding on the CPU: this project against Hugging Face transformers, on the same model, prompts and processor.
 
     cargo build --release -p cascade-cli
-    python benches/compare_transformers.py --config configs/demo-t5.yaml --checkpoint crates/lab/cascade-demo/models/demo-t5-target
+    python benches/compare_transformers.py --config configs/demo-t5.yaml --checkpoint crates/cascade-demo/models/demo-t5-target
 
 Needs the packages of tests/goldens/requirements.txt. The contestants take turns in each round, so that a machine that slows
 down slows all of them; medians over the rounds are compared. Transformers gets its best case: f32, all cores, its key-value

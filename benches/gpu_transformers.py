@@ -15,7 +15,7 @@ transformers or this machine cannot go is reported with the reason. Every step o
 of a measurement cost the same. One JSON object per shape and way.
 
 With --like and --logits it says what it makes of the text of a file that `cascade bench model --logits` has written, in the
-same form, with the same weights: each a function of its name and place (crates/product/cascade-models/src/random.rs).
+same form, with the same weights: each a function of its name and place (crates/cascade-models/src/random.rs).
 benches/compare_logits.py compares such files.
 """
 

@@ -28,4 +28,4 @@ for wheel in "${wheels[@]}"; do
   chmod u+x "$cache/$version/ptxas"
   rm -rf "$made"
 done
-exec "${PYTHON:-python3}" scripts/assemble_kernels.py "$cache" "${PTX:-crates/product/cascade-gpu/kernels}" "$@"
+exec "${PYTHON:-python3}" scripts/assemble_kernels.py "$cache" "${PTX:-crates/cascade-gpu/kernels}" "$@"

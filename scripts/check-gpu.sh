@@ -37,7 +37,7 @@ pack() {
   # `bench model --check` and the demos compare whole models.
   cp configs/demo-llama.yaml configs/demo-t5.yaml "$folder/configs/"
   cp traces/demo-llama-problems.jsonl traces/demo-t5-problems.jsonl "$folder/traces/"
-  cp benches/gpu_transformers.py benches/compare_logits.py crates/product/cascade-models/src/shapes.json "$folder/benches/"
+  cp benches/gpu_transformers.py benches/compare_logits.py crates/cascade-models/src/shapes.json "$folder/benches/"
   cargo build --release -p cascade-cli --features "${FEATURES:-}"
   cargo test --release --no-run --message-format json -p cascade-gpu --test gpu | python3 -c '
 import json, shutil, sys

@@ -23,6 +23,8 @@ MAY_USE = {
     "door": {"product", "lab", "door"},
     "bindings": {"product", "lab", "door"},
 }
+# The library and the programs, which see all that they offer.
+DOORS = {"cascade": "door", "cascade-cli": "door"}
 # "The engine never sees a tensor, and the models never see a cascade."
 NEVER = [("cascade-engine", "cascade-models"), ("cascade-models", "cascade-engine")]
 
@@ -37,7 +39,7 @@ def room(package):
     top, *rooms, _ = pathlib.Path(package["manifest_path"]).parent.relative_to(ROOT).parts
     if top != "crates":
         return top
-    return rooms[0] if rooms else "door"
+    return rooms[0] if rooms else DOORS.get(package["name"], "product")
 
 
 def used(package):

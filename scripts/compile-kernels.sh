@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-write}
 case $mode in write | --check | --verify) ;; *) echo "usage: $0 [--check | --verify]" >&2; exit 2 ;; esac
-kernels=crates/product/cascade-gpu/kernels
+kernels=crates/cascade-gpu/kernels
 cd "$kernels"
 sums() { sha256sum -- *.cu *.h *.ptx; }
 recorded() { [ -f SHA256SUMS ] && sums | cmp --silent - SHA256SUMS; }

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 folder=${1:?usage: scripts/demo-family.sh FOLDER [PYTHON]}
 python=${2:-python3}
-demo=crates/lab/cascade-demo
+demo=crates/cascade-demo
 # What a registry takes of a package, compressed.
 package_limit=10485760
 
@@ -66,7 +66,7 @@ for family in t5 llama; do
   "$cascade" demo evaluate --config "configs/demo-$family.yaml" --device cpu --limit 500
 done
 for crate in cascade-demo cascade-demo-{t5,llama}-{1,2}; do
-  size=$(cd "crates/lab/$crate" && cargo package --allow-dirty --no-verify --list | tar -czhf - -T - --ignore-failed-read 2> "$work/tar.log" | wc -c)
+  size=$(cd "crates/$crate" && cargo package --allow-dirty --no-verify --list | tar -czhf - -T - --ignore-failed-read 2> "$work/tar.log" | wc -c)
   note=""
   [ "$size" -le $package_limit ] || note="  MORE than a registry takes ($package_limit)"
   echo "$crate: about $size bytes compressed$note"

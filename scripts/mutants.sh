@@ -25,7 +25,7 @@ mutants() {
   local crate=$1 only=()
   shift
   if [ "$crate" = models ]; then
-    for file in session plan readout; do only+=(--file "crates/product/cascade-models/src/$file.rs"); done
+    for file in session plan readout; do only+=(--file "crates/cascade-models/src/$file.rs"); done
   fi
   cargo mutants --package "cascade-$crate" "${only[@]}" --output "target/mutants/$crate" --timeout 120 "$@" \
     --cargo-arg=--config=profile.dev.package.cascade-core.opt-level=1 -- --lib --test "$crate"

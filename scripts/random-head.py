@@ -13,7 +13,7 @@ import random
 import struct
 import sys
 
-SHAPES = pathlib.Path(__file__).parent.parent / "crates/product/cascade-models/src/shapes.json"
+SHAPES = pathlib.Path(__file__).parent.parent / "crates/cascade-models/src/shapes.json"
 
 
 def shapes(config):

@@ -16,7 +16,7 @@ fn record(args: &[&str]) -> Value {
 /// A folder with the smallest demo LLaMA and further files.
 fn model(files: &[(&str, &str)]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
-    let demo = project("crates/lab/cascade-demo/models/demo-llama-small");
+    let demo = project("crates/cascade-demo/models/demo-llama-small");
     for entry in fs::read_dir(demo).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name() == "chat_template.jinja" {
@@ -510,7 +510,7 @@ fn datasets_are_asked_with_chat_templates_in_the_words_of_vicunas() {
 
 /// A token of the demo families' vocabulary, as its tokenizer writes it.
 fn piece(id: u64) -> String {
-    let path = project("crates/lab/cascade-demo/models/demo-llama-small/tokenizer.json");
+    let path = project("crates/cascade-demo/models/demo-llama-small/tokenizer.json");
     let json: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let pieces = json["model"]["vocab"].as_object().unwrap();
     let found = pieces.iter().find(|(_, known)| **known == id);

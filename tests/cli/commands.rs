@@ -66,7 +66,7 @@ fn one_sentence_says_what_the_demo_knows() {
     const KNOWS: &str =
         "know word problems of the kinds that `cascade demo problems` prints, and nothing else";
     let read = |path: &str| std::fs::read_to_string(project(path)).unwrap();
-    let of_page = read("crates/product/cascade-serve/page/index.html");
+    let of_page = read("crates/cascade-serve/page/index.html");
     let of_page = of_page.replace("<code>", "`").replace("</code>", "`");
     let texts = [
         read("README.md"),
@@ -754,7 +754,7 @@ fn reproduce_compares_lengths_on_a_recording() {
 #[test]
 fn settings_of_a_model_that_are_not_known_are_warned_about() {
     let folder = tempfile::tempdir().unwrap();
-    let model = project("crates/lab/cascade-demo/models/demo-llama-small");
+    let model = project("crates/cascade-demo/models/demo-llama-small");
     for file in std::fs::read_dir(model).unwrap() {
         let file = file.unwrap();
         std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();

@@ -667,7 +667,7 @@ fn answers_in_a_chat_template_end_where_runs_end_them() {
     };
     // One of the tokens that the model says, by its name.
     let end = &whole["output"][5];
-    let tokenizer = project("crates/lab/cascade-demo/models/demo-llama-target/tokenizer.json");
+    let tokenizer = project("crates/cascade-demo/models/demo-llama-target/tokenizer.json");
     let tokenizer: Value = serde_json::from_slice(&std::fs::read(tokenizer).unwrap()).unwrap();
     let vocabulary = tokenizer["model"]["vocab"].as_object().unwrap();
     let (name, _) = vocabulary.iter().find(|(_, id)| *id == end).unwrap();

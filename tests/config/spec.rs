@@ -104,7 +104,7 @@ fn the_tree_has_as_many_nodes_as_rows_are_cheap() {
 #[test]
 fn a_vocabulary_without_a_table_gets_none() {
     let folder = tempfile::tempdir().unwrap();
-    let demo = project("crates/lab/cascade-demo/models/demo-llama-small");
+    let demo = project("crates/cascade-demo/models/demo-llama-small");
     let tokenizer = fs::read_to_string(Path::new(&demo).join("tokenizer.json")).unwrap();
     let other = tokenizer.replace("\"<unk>\"", "\"<other>\"");
     fs::write(folder.path().join("tokenizer.json"), other).unwrap();
@@ -181,7 +181,7 @@ fn other_vocabularies_are_refused_before_weights_are_read() {
     }
     // A folder with a tokenizer and without weights: they are not looked for.
     let folder = tempfile::tempdir().unwrap();
-    let demo = project("crates/lab/cascade-demo/models/demo-llama-small/tokenizer.json");
+    let demo = project("crates/cascade-demo/models/demo-llama-small/tokenizer.json");
     fs::copy(demo, folder.path().join("tokenizer.json")).unwrap();
     let drafter = Neural::new(model_source(folder.path().to_str().unwrap()).unwrap());
     config(&CascadeSpec::new(

@@ -4,7 +4,7 @@
 # path.
 set -euo pipefail
 lookalikes=$REPOSITORY/tests/lookalikes
-data=$REPOSITORY/crates/lab/cascade-data/tests/data
+data=$REPOSITORY/crates/cascade-data/tests/data
 hostile=$REPOSITORY/tests/hostile
 commit=0123456789abcdef0123456789abcdef01234567
 
@@ -21,15 +21,15 @@ quietly() { "$@" > log 2>&1 || { cat log; exit 1; }; }
 "$lookalikes/cache.sh" "$HF_HUB_CACHE"
 in_cache models lmsys/vicuna-7b-v1.5 "$lookalikes/lmsys/vicuna-7b-v1.3"
 in_cache models meta-llama/Llama-2-7b-hf "$lookalikes/lmsys/vicuna-7b-v1.3"
-cp -RL "$REPOSITORY/crates/lab/cascade-demo/models/demo-llama-target" my-model
-cp -RL "$REPOSITORY/crates/lab/cascade-demo/models/demo-llama-small" small
+cp -RL "$REPOSITORY/crates/cascade-demo/models/demo-llama-target" my-model
+cp -RL "$REPOSITORY/crates/cascade-demo/models/demo-llama-small" small
 cp -RL "$lookalikes/lmsys/vicuna-7b-v1.3" vicuna-7b-v1.3
 cp my-model/tokenizer.json .
 "$REPOSITORY/scripts/random-head.py" my-model my-head
 "$REPOSITORY/scripts/random-head.py" vicuna-7b-v1.3 eagle
 in_cache models yuhuili/EAGLE-Vicuna-7B-v1.3 eagle
 # One tokenizer, and embeddings of different height.
-"$REPOSITORY/tests/documented/pad_rows.py" "$REPOSITORY/crates/lab/cascade-demo/models/demo-llama-base" large 1408
+"$REPOSITORY/tests/documented/pad_rows.py" "$REPOSITORY/crates/cascade-demo/models/demo-llama-base" large 1408
 in_cache models Qwen/Qwen2.5-7B-Instruct large
 in_cache models Qwen/Qwen2.5-0.5B-Instruct small
 quietly cascade quantize large --dtype q4_0 --out qwen2.5-7b-instruct-q4_k_m.gguf

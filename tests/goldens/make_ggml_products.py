@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/product/cascade-cpu/tests/it/ggml_products.json: products of rows and matrices in GGUF's types, by ggml itself.
+"""Writes crates/cascade-cpu/tests/it/ggml_products.json: products of rows and matrices in GGUF's types, by ggml itself.
 
     pip install llama-cpp-python==0.3.36 numpy && python tests/goldens/make_ggml_products.py
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-OUT = Path(__file__).resolve().parents[2] / "crates/product/cascade-cpu/tests/it/ggml_products.json"
+OUT = Path(__file__).resolve().parents[2] / "crates/cascade-cpu/tests/it/ggml_products.json"
 TYPES = {"f16": 1, "q4_0": 2, "q8_0": 8, "q4_k": 12, "q5_k": 13, "q6_k": 14, "bf16": 30}
 INPUTS, OUTPUTS, ROWS = 512, 3, 2
 

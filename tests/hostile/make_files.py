@@ -584,7 +584,7 @@ def arrow():
 arrow()
 
 def drafter_weights():
-    shipped = json.loads((REPO / "crates/product/cascade-ngram/src/max_gram_tree/weights.json").read_text())
+    shipped = json.loads((REPO / "crates/cascade-ngram/src/max_gram_tree/weights.json").read_text())
     good = shipped["session"]
     text = json.dumps(good)
     write("drafter-weights", "good.json", text)

@@ -1,6 +1,6 @@
 """Fragments of text, and lines of them: mixed scripts, code, emoji, runs of blanks, control characters.
 
-`lines` is written twice, here and in crates/product/cascade-checkpoint/tests/it/sentencepiece.rs, so that ten thousand lines
+`lines` is written twice, here and in crates/cascade-checkpoint/tests/it/sentencepiece.rs, so that ten thousand lines
 need not be stored. fragments.json holds the fragments for both.
 """
 

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import cascade_decoding.torch as cdt  # noqa: E402
 from cascade_decoding.transformers import generate  # noqa: E402
 
-MODELS = pathlib.Path(__file__).parents[3] / "crates/lab/cascade-demo/models"
+MODELS = pathlib.Path(__file__).parents[3] / "crates/cascade-demo/models"
 #: The program's own word problems; CASCADE_TEST_PROBLEMS says how many.
 QUESTIONS = [
     row["prompt"]

@@ -21,7 +21,7 @@ const LENGTHS: [usize; 6] = [0, 1, 2, 3, 6, 10];
 
 const TREE: &str = "max_gram_tree: {}";
 const CHAIN: &str = "max_gram: {}";
-const MODEL: &str = "model: ./crates/lab/cascade-demo/models/demo-llama-base";
+const MODEL: &str = "model: ./crates/cascade-demo/models/demo-llama-base";
 /// A forward of `MODEL`, in forwards of the target.
 const MODEL_COST: f64 = 0.055;
 

@@ -143,7 +143,7 @@ fn session(training: &DrafterTraining<'_>, target: &Model, folder: &Path) -> Hea
         progress: false,
         // Heads have none of their own.
         tokenizer: Some(ModelSource::Folder(project(
-            "crates/lab/cascade-demo/models/demo-llama-small",
+            "crates/cascade-demo/models/demo-llama-small",
         ))),
         ..LoadOptions::default()
     };

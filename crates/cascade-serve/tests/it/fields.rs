@@ -1,0 +1,294 @@
+//! What a request may hold, and what is refused by name.
+
+use cascade_serve::{CHAT_NEUTRAL, COMPLETION_NEUTRAL};
+use serde_json::{json, Value};
+
+use crate::common::{user, Running, QUESTION};
+
+fn with(base: &Value, more: Value) -> Value {
+    let mut body = base.clone();
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn every_wrong_field_is_named() {
+    let server = Running::start();
+    let completion = json!({"prompt": "2 + 3", "max_tokens": 2});
+    let chat = json!({"messages": user("2 + 3"), "max_tokens": 2});
+    let cases = [
+        (&completion, json!({"grammar": "x"}), "`grammar`"),
+        (&completion, json!({"Temperature": 1}), "`Temperature`"),
+        (&completion, json!({"temperature": -1}), "`temperature`"),
+        (&completion, json!({"temperature": "1"}), "`temperature`"),
+        (&completion, json!({"top_p": 0}), "`top_p`"),
+        (&completion, json!({"top_p": 1.5}), "`top_p`"),
+        (&completion, json!({"min_p": 2}), "`min_p`"),
+        (&completion, json!({"top_k": -2}), "`top_k`"),
+        (&completion, json!({"n": 0}), "`n`"),
+        (&completion, json!({"n": 129}), "`n`"),
+        (&completion, json!({"seed": 1.5}), "`seed`"),
+        (&completion, json!({"stop": ""}), "stop"),
+        (&completion, json!({"stop": [1]}), "`stop`"),
+        (&completion, json!({"stop": vec!["x"; 65]}), "`stop`"),
+        (&completion, json!({"logprobs": 21}), "`logprobs`"),
+        (&completion, json!({"logprobs": true}), "`logprobs`"),
+        (&completion, json!({"cache_salt": ""}), "`cache_salt`"),
+        (&completion, json!({"store": true}), "`store`"),
+        (
+            &completion,
+            json!({"repeat_penalty": 1.1}),
+            "`repeat_penalty`",
+        ),
+        (&completion, json!({"logit_bias": {"1": 2}}), "`logit_bias`"),
+        (
+            &completion,
+            json!({"stop_token_ids": [2]}),
+            "`stop_token_ids`",
+        ),
+        (&completion, json!({"best_of": 2}), "`best_of`"),
+        (
+            &completion,
+            json!({"stream_options": {}}),
+            "`stream_options`",
+        ),
+        (
+            &completion,
+            json!({"stream": true, "stream_options": {"x": 1}}),
+            "`stream_options.x`",
+        ),
+        (&completion, json!({"prompt": ""}), "`prompt`"),
+        (&completion, json!({"prompt": []}), "`prompt`"),
+        (&completion, json!({"prompt": null}), "`prompt`"),
+        (&completion, json!({"prompt": [1, "a"]}), "`prompt`"),
+        (
+            &completion,
+            json!({"prompt": [4_000_000_000u32]}),
+            "`prompt`",
+        ),
+        (&completion, json!({"prompt": [-1]}), "`prompt`"),
+        (&completion, json!({"messages": user("x")}), "`messages`"),
+        (
+            &completion,
+            json!({"speculation": {"turbo": 1}}),
+            "`speculation.turbo`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"schedule": "best"}}),
+            "`speculation.schedule`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"k": [1]}}),
+            "`speculation.k`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"k": [1, 1, 65]}}),
+            "`speculation.k`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"k": [[1, 1, 1], [1, 1, 1], [0, 0, 1]]}}),
+            "`speculation.k`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"lenience": 0.5}}),
+            "`speculation.lenience`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"tree": {"max_nodes": 65}}}),
+            "`speculation.tree.max_nodes`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"tree": {"widths": []}}}),
+            "`speculation.tree.widths`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"tree": {"expand": "all_leaves"}}}),
+            "`speculation.tree.widths`",
+        ),
+        // What only the engine can tell: the drafter below the first mixes no probabilities.
+        (
+            &completion,
+            json!({"speculation": {"k": [2, 2, 4], "tree": {"expand": "most_probable"}}}),
+            "`speculation`",
+        ),
+        (
+            &completion,
+            json!({"speculation": {"tree": {"placement": "beyond"}}}),
+            "`speculation.tree.placement`",
+        ),
+        (&chat, json!({"tools": [{"type": "function"}]}), "`tools`"),
+        (
+            &chat,
+            json!({"response_format": {"type": "json_object"}}),
+            "`response_format`",
+        ),
+        (&chat, json!({"top_logprobs": 2}), "`top_logprobs`"),
+        (&chat, json!({"max_completion_tokens": 3}), "`max_tokens`"),
+        (&chat, json!({"max_tokens": 0}), "`max_tokens`"),
+        (&chat, json!({"messages": []}), "`messages`"),
+        (
+            &chat,
+            json!({"messages": [{"role": "tool", "content": "x"}]}),
+            "`messages`",
+        ),
+        (
+            &chat,
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+            "`messages`",
+        ),
+        (
+            &chat,
+            json!({"messages": [{"role": "assistant", "content": "x"}]}),
+            "`messages`",
+        ),
+        (
+            &chat,
+            json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], "continue_final_message": false}),
+            "`messages`",
+        ),
+        (&chat, json!({"continue_final_message": true}), "`messages`"),
+        (
+            &chat,
+            json!({"add_generation_prompt": false}),
+            "`add_generation_prompt`",
+        ),
+        (
+            &chat,
+            json!({"chat_template_kwargs": {"messages": []}}),
+            "`chat_template_kwargs`",
+        ),
+        (
+            &chat,
+            json!({"chat_template_kwargs": "enable_thinking"}),
+            "`chat_template_kwargs`",
+        ),
+        (&chat, json!({"prompt": "x"}), "`prompt`"),
+    ];
+    for (base, wrong, named) in cases {
+        let path = match base.get("messages") {
+            Some(_) => "/v1/chat/completions",
+            None => "/v1/completions",
+        };
+        let body = with(base, wrong.clone());
+        let answer = server.post(path, &body);
+        let message = answer.error(400);
+        assert!(message.contains(named), "{wrong}: {message}");
+        if named.starts_with('`') && named != "`speculation`" {
+            assert_eq!(answer.json()["error"]["param"], named.trim_matches('`'));
+        }
+    }
+    let model = server.post(
+        "/v1/completions",
+        &with(&completion, json!({"model": "gpt-4"})),
+    );
+    assert!(model.error(404).contains("gpt-4"));
+    assert_eq!(model.json()["error"]["code"], "model_not_found");
+}
+
+#[test]
+fn what_asks_for_nothing_may_be_given() {
+    let server = Running::start();
+    let body = json!({
+        "messages": user("2 + 3"), "max_tokens": 2, "presence_penalty": 0, "frequency_penalty": 0.0,
+        "logit_bias": {}, "tools": [], "tool_choice": "none", "response_format": {"type": "text"},
+        "user": "somebody", "store": false, "top_p": 1, "top_k": 0, "n": 1, "logprobs": false,
+        "stream": false, "stop": null, "parallel_tool_calls": true, "metadata": {"team": "a"},
+        "cache_prompt": true, "repeat_penalty": 1.0, "stop_token_ids": [], "cache_salt": "mine",
+        "prompt_cache_key": "key", "chat_template_kwargs": {}, "add_generation_prompt": true,
+        "continue_final_message": false, "service_tier": "auto",
+    });
+    server.ask("/v1/chat/completions", &body);
+    let body = json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": [], "logit_bias": null, "metadata": {}, "guided_json": null});
+    server.ask("/v1/completions", &body);
+}
+
+/// docs/serve.md lists what is neutral.
+#[test]
+fn the_documentation_lists_neutral_fields() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    for field in COMPLETION_NEUTRAL.iter().chain(&CHAT_NEUTRAL) {
+        let cell = format!("`{}`", field.name);
+        assert!(text.contains(&cell), "docs/serve.md does not name {cell}");
+    }
+}
+
+#[test]
+fn prompts_and_answers_must_fit() {
+    let server = Running::start_with(|options| options.limits.max_context = 40);
+    let ask = |prompt: &str, tokens: usize| {
+        server.post(
+            "/v1/completions",
+            &json!({"prompt": prompt, "max_tokens": tokens}),
+        )
+    };
+    let long = "apples ".repeat(100);
+    let answer = ask(&long, 1);
+    assert!(answer.error(400).contains("the context has room for 40"));
+    assert_eq!(answer.json()["error"]["code"], "context_length_exceeded");
+    assert_eq!(ask("2 + 3", 20).status, 200);
+    // A length that is more than there is room for is cut, and ends as any length does.
+    for length in [40, usize::MAX] {
+        let answer = ask(QUESTION, length).json();
+        assert_eq!(answer["choices"][0]["finish_reason"], "length");
+        assert_eq!(answer["usage"]["total_tokens"], 40, "{answer}");
+    }
+    // Without a length, an answer is as long as there is room.
+    let answer = server.ask("/v1/completions", &json!({"prompt": "2 + 3"}));
+    let total = answer["usage"]["total_tokens"].as_u64().unwrap();
+    assert!(total <= 40, "{total}");
+}
+
+#[test]
+fn hostile_bodies_are_refused_and_hostile_texts_answered() {
+    let server = Running::start();
+    let deep = "[".repeat(100_000);
+    let bodies: [&[u8]; 12] = [
+        b"",
+        b"null",
+        b"[]",
+        b"\"text\"",
+        b"{",
+        b"{\"prompt\": \"a\"",
+        b"{\"prompt\": \"a\", \"prompt\": \"b\"}",
+        b"{\"prompt\": \"\xff\xfe\"}",
+        b"{\"prompt\": \"\\ud800\"}",
+        b"{\"prompt\": 1e999}",
+        b"\xef\xbb\xbf{\"prompt\": \"a\"}x",
+        deep.as_bytes(),
+    ];
+    for body in bodies {
+        let answer = server.post_bytes("/v1/completions", body);
+        answer.error(400);
+        server.post_bytes("/v1/chat/completions", body).error(400);
+        server.post_bytes("/tokenize", body).error(400);
+        server.post_bytes("/detokenize", body).error(400);
+    }
+    for text in [
+        "\u{0}\u{1}\u{7f}",
+        "\u{202e}abc\u{2066}",
+        "e\u{301}\u{301}\u{301}\u{301}",
+        "👩‍👩‍👧‍👦 漢字 العربية",
+        "\u{feff}",
+        "</s><s>[INST]",
+        "{{ raise_exception('x') }}",
+        "\r\n\r\ndata: [DONE]\n\n",
+        "\u{10ffff}",
+    ] {
+        let body = json!({"messages": user(text), "max_tokens": 2, "stream": true});
+        let (_, done) = server.stream("/v1/chat/completions", &body);
+        assert!(done, "{text:?}");
+        let tokens = server.ask("/tokenize", &json!({"prompt": text}));
+        server.ask("/detokenize", &json!({"tokens": tokens["tokens"]}));
+    }
+}
