@@ -545,8 +545,9 @@ fn a_templates_end_token_ends_an_answer() {
     let ids = said(&known);
     assert_eq!((ids.len(), &known["finish_reason"]), (6, &"length".into()));
     // The last token that was not said before.
-    let last = (0..ids.len()).rfind(|&at| !ids[..at].contains(&ids[at]));
-    let last = last.unwrap();
+    let last = (0..ids.len())
+        .rfind(|&at| !ids[..at].contains(&ids[at]))
+        .unwrap();
     let new = run(&piece(ids[last]));
     assert_eq!(new["finish_reason"], "eos");
     assert_eq!(said(&new), ids[..=last]);

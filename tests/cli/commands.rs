@@ -66,8 +66,9 @@ fn one_sentence_says_what_the_demo_knows() {
     const KNOWS: &str =
         "know word problems of the kinds that `cascade demo problems` prints, and nothing else";
     let read = |path: &str| std::fs::read_to_string(project(path)).unwrap();
-    let of_page = read("crates/cascade-serve/page/index.html");
-    let of_page = of_page.replace("<code>", "`").replace("</code>", "`");
+    let of_page = read("crates/cascade-serve/page/index.html")
+        .replace("<code>", "`")
+        .replace("</code>", "`");
     let texts = [
         read("README.md"),
         read("docs/chat.md"),
@@ -505,8 +506,10 @@ fn doctor_help_and_completions() {
     ] {
         assert!(doctor.contains(part), "`{part}` is missing in\n{doctor}");
     }
-    let help = stdout(&cascade(&["run", "--help"]));
-    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = stdout(&cascade(&["run", "--help"]))
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     for part in ["three word problems", "held as conversations", "spec-bench"] {
         assert!(help.contains(part), "`{part}` is missing in\n{help}");
     }
@@ -774,8 +777,9 @@ fn settings_of_a_model_that_are_not_known_are_warned_about() {
 
     set("query_temperature", 0.5.into());
     let checked = stdout(&cascade(&["config", "check", "--load", yaml]));
-    let lines = checked.lines().filter(|line| line.starts_with("warning: "));
-    let lines: Vec<&str> = lines
+    let lines: Vec<&str> = checked
+        .lines()
+        .filter(|line| line.starts_with("warning: "))
         .filter(|line| line.contains("query_temperature"))
         .collect();
     assert_eq!(lines.len(), 1, "{checked}");

@@ -95,8 +95,10 @@ fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let model = root.join("tests/goldens/gguf/llama3-q8_0.gguf");
-    let model = model.display().to_string();
+    let model = root
+        .join("tests/goldens/gguf/llama3-q8_0.gguf")
+        .display()
+        .to_string();
     fs::write(
         folder.join("text"),
         "the cat sat\n\nthe cat ran\n\nünï 猫\n",

@@ -210,7 +210,7 @@ fn no_file_of_a_model_is_ever_replaced() {
 fn what_a_killed_command_has_left_is_removed() {
     let folder = Folder::new();
     let left = folder.path(".cascade-partial-abcdef");
-    let living = cascade_fs::AtomicFile::create(folder.path("another")).unwrap();
+    let living = cascade_core::fs::AtomicFile::create(folder.path("another")).unwrap();
     fs::write(&left, "half").unwrap();
     let command = Command::new(env!("CARGO_BIN_EXE_cascade"))
         .args("bigram export table --json out.json".split(' '))

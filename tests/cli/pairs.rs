@@ -27,8 +27,9 @@ fn read_tensors(path: &Path) -> Tensors {
     let tensors = entries.map(|(name, entry)| {
         assert_eq!(entry["dtype"], "F32");
         let at = |i: usize| 8 + length + entry["data_offsets"][i].as_u64().unwrap() as usize;
-        let values = bytes[at(0)..at(1)].chunks_exact(4);
-        let values = values.map(|value| f32::from_le_bytes(value.try_into().unwrap()));
+        let values = bytes[at(0)..at(1)]
+            .chunks_exact(4)
+            .map(|value| f32::from_le_bytes(value.try_into().unwrap()));
         let shape = serde_json::from_value(entry["shape"].clone()).unwrap();
         (name, shape, values.collect())
     });
@@ -68,17 +69,14 @@ fn write_model(folder: &Path, rows: usize, shift: f32, tokenizer: &Value) -> Str
     fs::write(folder.join("config.json"), config.to_string()).unwrap();
     let mut tensors = read_tensors(&original.join("model.safetensors"));
     for (name, shape, values) in &mut tensors {
-        match name.contains("embed_tokens") {
-            true => {
-                *shape = vec![rows, SIZE];
-                let scale = |row| if row < TOKENS { 0.7 } else { 1.1 };
-                let of = |i| scale(i / SIZE) * noise(i);
-                *values = (0..rows * SIZE).map(of).collect();
-            }
-            false => {
-                for (i, value) in values.iter_mut().enumerate() {
-                    *value += shift * noise(i + 7);
-                }
+        if name.contains("embed_tokens") {
+            *shape = vec![rows, SIZE];
+            let scale = |row| if row < TOKENS { 0.7 } else { 1.1 };
+            let of = |i| scale(i / SIZE) * noise(i);
+            *values = (0..rows * SIZE).map(of).collect();
+        } else {
+            for (i, value) in values.iter_mut().enumerate() {
+                *value += shift * noise(i + 7);
             }
         }
     }
@@ -148,10 +146,10 @@ fn drafters_with_other_rows_change_no_answer() {
             let found = record(&args);
             // What pays is drafted where nothing is said, and may be nothing.
             assert!(drafted(&found) > 0 || !how.contains(&"-k"), "{how:?}");
-            let expected = match how.contains(&"--dtype") {
-                false => plain["token_ids"].clone(),
-                true => record(&["-m", target, "--no-speculation", "--dtype", "q8_0"])["token_ids"]
-                    .clone(),
+            let expected = if how.contains(&"--dtype") {
+                record(&["-m", target, "--no-speculation", "--dtype", "q8_0"])["token_ids"].clone()
+            } else {
+                plain["token_ids"].clone()
             };
             assert_eq!(found["token_ids"], expected, "{how:?}");
         }
@@ -298,8 +296,10 @@ fn tuning_and_experiments_take_them_too() {
         assert!(report.contains("Speculative decoding"), "{report}");
         let used: Value = serde_json::from_slice(&fs::read(at("out/costs.json")).unwrap()).unwrap();
         let measured: Value = serde_json::from_slice(&fs::read(&costs[1]).unwrap()).unwrap();
-        let one = measured["forwards"].as_array().unwrap().iter();
-        let one = one
+        let one = measured["forwards"]
+            .as_array()
+            .unwrap()
+            .iter()
             .filter(|forward| forward["rows"] == 1)
             .map(|of| &of["seconds"]);
         let near = |seconds: &Value| {
@@ -402,8 +402,10 @@ fn an_end_that_only_tokenizer_config_declares_ends_an_answer() {
     };
     let before = ids(&record(&["-m", &pair.large, "--no-speculation"]));
     // One of the rows that had no token, which now has one.
-    let end = before.iter().position(|&id| id >= TOKENS as u64);
-    let end = end.expect("rows behind the last token are the best guess at times");
+    let end = before
+        .iter()
+        .position(|&id| id >= TOKENS as u64)
+        .expect("rows behind the last token are the best guess at times");
     let token = |id: u64| {
         let content = format!("<|t{id}|>");
         let entry = json!({"content": content, "special": true, "normalized": false,

@@ -32,8 +32,11 @@ fn serve(args: &[&str]) -> Server {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("listening on http://");
-    let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+    let address = line
+        .trim()
+        .strip_prefix("listening on http://")
+        .unwrap_or_else(|| panic!("{line}"))
+        .to_owned();
     Server {
         child,
         stdout,

@@ -120,9 +120,10 @@ fn own_chains_are_read_and_reports_written() {
     let args = format!("batch --chain {chain} --runs 100 --out {}", out.display());
     let text = run(&args);
     assert!(text.contains("written to"), "{text}");
-    let names = std::fs::read_dir(&out).unwrap();
-    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let names: Vec<String> = names.collect();
+    let names: Vec<String> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     for end in [
         "report.html",
         ".csv",

@@ -45,9 +45,10 @@ fn random_config(rng: &mut ChaCha8Rng) -> (Config, Decoding) {
     let config = Config::parse(&yaml, "random", "").unwrap();
     let config = with_random_settings(&config, rng.random(), false).unwrap();
     let temperature = *[0.0, 0.7, 1.0, 1.3].choose(rng).unwrap();
-    let decoding = match temperature > 0.0 {
-        false => Decoding::Greedy,
-        true => Decoding::Sampled(Sampling::new(temperature).unwrap()),
+    let decoding = if temperature > 0.0 {
+        Decoding::Sampled(Sampling::new(temperature).unwrap())
+    } else {
+        Decoding::Greedy
     };
     (config, decoding)
 }
@@ -97,8 +98,7 @@ fn round(rng: &mut ChaCha8Rng) -> usize {
     let texts = rng.random_range(1..=MOST_TEXTS);
     let texts: Vec<_> = (0..texts)
         .map(|_| {
-            let tasks = 0..rng.random_range(1..=3);
-            let tasks: Vec<Task> = tasks
+            let tasks: Vec<Task> = (0..rng.random_range(1..=3))
                 .map(|_| random_task(rng, &mut plain, decoding))
                 .collect();
             let participant = batcher.join();

@@ -33,8 +33,10 @@ fn prompts(
             let who = PEOPLE[number % 4];
             let more = format!("{who} has {number} shells. ").repeat(1 + number % 5 * (number % 3));
             let question = format!("Question: {more}How many shells has {who}? Answer:");
-            let options = options.clone().with_seed(number as u64);
-            let options = options.with_max_new_tokens(5 + 7 * (number % 6));
+            let options = options
+                .clone()
+                .with_seed(number as u64)
+                .with_max_new_tokens(5 + 7 * (number % 6));
             (cascade.encode(&question).unwrap(), options)
         })
         .collect()
@@ -53,8 +55,8 @@ fn together_as_alone(config: &Config, count: usize, texts: usize, options: &Opti
         .assemble_batch(config, texts.try_into().unwrap())
         .unwrap();
     assert_eq!(batch.texts(), texts);
-    let found = batch.generate_tokens(&prompts);
-    let found: Vec<Vec<TokenId>> = found
+    let found: Vec<Vec<TokenId>> = batch
+        .generate_tokens(&prompts)
         .into_iter()
         .map(|output| output.unwrap().tokens)
         .collect();

@@ -482,9 +482,10 @@ fn random_settings(rng: &mut StdRng, family: &str, heads: &Heads) -> (String, St
     for (place, &name) in names.iter().enumerate() {
         // Where nobody drafts for it, it may grow a tree alone.
         let alone = online || place + 1 == names.len();
-        let settings = match alone && rng.random_bool(0.4) {
-            true => ", branches: { expand: most_probable }".to_owned(),
-            false => format!("{}{}", branches(rng), stop(rng)),
+        let settings = if alone && rng.random_bool(0.4) {
+            ", branches: { expand: most_probable }".to_owned()
+        } else {
+            format!("{}{}", branches(rng), stop(rng))
         };
         drafters.push(match name {
             "text" => "- max_gram: {}".to_owned(),
@@ -496,30 +497,33 @@ fn random_settings(rng: &mut StdRng, family: &str, heads: &Heads) -> (String, St
     let n = drafters.len();
     let rows: Vec<String> = (0..n)
         .map(|row| {
-            let entries = (0..n).map(|column| match column < row {
-                true => 0,
-                false => rng.random_range(0..5),
+            let entries = (0..n).map(|column| {
+                if column < row {
+                    0
+                } else {
+                    rng.random_range(0..5)
+                }
             });
             format!("{:?}", entries.collect::<Vec<_>>())
         })
         .collect();
-    let rest = match online {
-        true => "schedule: online".to_owned(),
-        false => format!(
+    let rest = if online {
+        "schedule: online".to_owned()
+    } else {
+        format!(
             "k: {{ matrix: [{}] }}\nlenience: {}\ntree: {{ max_nodes: {}, placement: {} }}",
             rows.join(", "),
             rng.random_range(1..4),
             rng.random_range(4..30),
             ["sequential", "merged"][rng.random_range(0..2)]
-        ),
+        )
     };
-    let decoding = match rng.random_bool(0.5) {
-        true => Decoding::Greedy,
-        false => {
-            let temperature = rng.random_range(0.5..1.2);
-            let sampling = SamplingSettings::new(temperature, None, None, None);
-            sampling.unwrap().decoding()
-        }
+    let decoding = if rng.random_bool(0.5) {
+        Decoding::Greedy
+    } else {
+        let temperature = rng.random_range(0.5..1.2);
+        let sampling = SamplingSettings::new(temperature, None, None, None);
+        sampling.unwrap().decoding()
     };
     let options = Options::default()
         .with_max_new_tokens(rng.random_range(20..60))
@@ -585,8 +589,11 @@ fn what_a_head_cannot_read_is_refused_by_name() {
         "a recording",
         model.tokenizer.fingerprint(),
     );
-    let error = pool.assemble_with_target(&config, other).err().unwrap();
-    let error = error.to_string();
+    let error = pool
+        .assemble_with_target(&config, other)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(
         error.contains("drafters[0].head") && error.contains("a recording"),
         "{error}"

@@ -69,8 +69,9 @@ fn what_is_written_is_read() {
         fs::write(folder.path().join(name), bytes).unwrap();
     }
     assert_eq!(HeadFolder::open(folder.path()).unwrap(), head);
-    let later = fs::read_to_string(folder.path().join("config.json")).unwrap();
-    let later = later.replace("\"version\": 1", "\"version\": 2");
+    let later = fs::read_to_string(folder.path().join("config.json"))
+        .unwrap()
+        .replace("\"version\": 1", "\"version\": 2");
     fs::write(folder.path().join("config.json"), later).unwrap();
     assert!(refused(folder.path()).contains("version 2"));
 }

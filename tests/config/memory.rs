@@ -69,8 +69,13 @@ fn message(folder: &Path, dtype: &str) -> String {
 
 #[test]
 fn two_models_that_fit_alone_but_not_together() {
-    let free = DeviceSpec::Cpu.open().unwrap_or(Device::Cpu).free_memory();
-    let free = free.unwrap().unwrap().bytes;
+    let free = DeviceSpec::Cpu
+        .open()
+        .unwrap_or(Device::Cpu)
+        .free_memory()
+        .unwrap()
+        .unwrap()
+        .bytes;
     let folder = tempfile::tempdir().unwrap();
     model(&folder.path().join("target"), free / 10 * 9);
     model(&folder.path().join("drafter"), 1 << 20);

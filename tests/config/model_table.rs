@@ -244,9 +244,10 @@ impl Line {
 /// Checkpoints, each with one of the same kind and vocabulary to draft for it: another, if there is
 /// one.
 fn checkpoints() -> Vec<(String, String)> {
-    let names = fs::read_dir(goldens()).unwrap();
-    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.collect();
+    let mut names: Vec<String> = fs::read_dir(goldens())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     let kind = |name: &String| {
         let config = read_json(&goldens().join(name).join("config.json"));
@@ -265,9 +266,9 @@ fn checkpoints() -> Vec<(String, String)> {
 fn formats() -> Vec<(String, PathBuf)> {
     let mut formats = vec![(SAFETENSORS.to_owned(), goldens())];
     if let Some(others) = std::env::var_os(FORMATS) {
-        let folders = fs::read_dir(others).unwrap();
-        let folders = folders.map(|folder| folder.unwrap());
-        let mut folders: Vec<_> = folders
+        let mut folders: Vec<_> = fs::read_dir(others)
+            .unwrap()
+            .map(|folder| folder.unwrap())
             .map(|folder| (folder.file_name().into_string().unwrap(), folder.path()))
             .collect();
         folders.sort();

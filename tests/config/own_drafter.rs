@@ -45,8 +45,9 @@ impl DrafterKey for EchoConfig {
 
 impl DrafterConfig for EchoConfig {
     fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
-        let table = resources.table(&self.table);
-        let table = table.map_err(|source| OpenError::new("echo.table", source))?;
+        let table = resources
+            .table(&self.table)
+            .map_err(|source| OpenError::new("echo.table", source))?;
         let times = self.times;
         Ok(Arc::new(move || Echo {
             times,

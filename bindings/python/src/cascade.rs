@@ -135,9 +135,12 @@ impl Cascade {
         let text = template
             .render(&read_messages(messages)?)
             .map_err(to_python)?;
-        self.with(|engine| match template.holds_special_tokens() {
-            true => engine.encode_verbatim(&text).map_err(to_python),
-            false => engine.encode(&text).map_err(to_python),
+        self.with(|engine| {
+            if template.holds_special_tokens() {
+                engine.encode_verbatim(&text).map_err(to_python)
+            } else {
+                engine.encode(&text).map_err(to_python)
+            }
         })
     }
 }
@@ -227,8 +230,9 @@ impl Cascade {
     }
 
     fn decode(&self, tokens: PyArrayLike1<'_, TokenId, AllowTypeChange>) -> PyResult<String> {
-        let codec = self.with(|engine| Ok(engine.codec().cloned()))?;
-        let codec = codec.ok_or_else(|| CascadeError::new_err("the cascade has no tokenizer"))?;
+        let codec = self
+            .with(|engine| Ok(engine.codec().cloned()))?
+            .ok_or_else(|| CascadeError::new_err("the cascade has no tokenizer"))?;
         let mut decoder = codec.decoder();
         let mut text = String::new();
         for &token in tokens.as_array() {

@@ -180,9 +180,11 @@ impl Config {
     ) -> PyResult<Cascade> {
         let config = &self.0;
         py.detach(|| {
-            let chat = config.target_chat(options).map_err(to_python)?;
-            let chat = chat.templates().map_err(to_python)?;
-            let chat = chat
+            let chat = config
+                .target_chat(options)
+                .map_err(to_python)?
+                .templates()
+                .map_err(to_python)?
                 .map(|all| all.get(None).cloned())
                 .transpose()
                 .map_err(to_python)?;
@@ -224,13 +226,15 @@ impl Config {
             .detach(|| self.0.target.load_tokenizer(options))
             .map_err(to_python)?;
         let scorer = PyScorer::new(object)?;
-        let ends: Vec<u32> = match self.0.generation.ignore_eos {
-            true => Vec::new(),
-            false => object.getattr("eos")?.extract()?,
+        let ends: Vec<u32> = if self.0.generation.ignore_eos {
+            Vec::new()
+        } else {
+            object.getattr("eos")?.extract()?
         };
         let source = self.0.target.source.to_string();
-        let target = Target::new(scorer, source, tokenizer.fingerprint());
-        let mut target = target.with_eos(ends).with_codec(Arc::new(tokenizer));
+        let mut target = Target::new(scorer, source, tokenizer.fingerprint())
+            .with_eos(ends)
+            .with_codec(Arc::new(tokenizer));
         target.parameters = object.getattr("parameters")?.extract()?;
         Ok(target)
     }

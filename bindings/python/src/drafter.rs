@@ -81,9 +81,10 @@ impl cascade::Drafter for PyDrafter {
             proposed(&value)
         });
         let tree = self.fault.keep(tree, Tree::from(ScoredTree::default()));
-        match tree.probabilities.is_empty() {
-            true => tree.tree.into(),
-            false => ScoredTree::estimated(tree.tree, |node| tree.probabilities[node]),
+        if tree.probabilities.is_empty() {
+            tree.tree.into()
+        } else {
+            ScoredTree::estimated(tree.tree, |node| tree.probabilities[node])
         }
     }
 

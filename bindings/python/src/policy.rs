@@ -147,9 +147,10 @@ pub(crate) struct PyStopRule {
 impl PyStopRule {
     /// Reads what it wants of each row.
     pub(crate) fn new(object: &Bound<'_, PyAny>, fault: Fault) -> PyResult<Self> {
-        let mut want = match object.getattr("probability")?.extract()? {
-            true => cascade::Want::GATHERED,
-            false => cascade::Want::ARGMAX,
+        let mut want = if object.getattr("probability")?.extract()? {
+            cascade::Want::GATHERED
+        } else {
+            cascade::Want::ARGMAX
         };
         want = want.with_top(object.getattr("top")?.extract()?);
         if object.getattr("entropy")?.extract()? {
@@ -200,9 +201,10 @@ impl cascade::Schedule for PySchedule {
         let turn = Python::attach(|py| {
             let arguments = (reviewer.0, DraftState::from(state));
             let turn = self.0.object.bind(py).call_method1("next", arguments)?;
-            match turn.is_none() {
-                true => Ok(None),
-                false => turn_of(&turn, reviewer, nodes).map(Some),
+            if turn.is_none() {
+                Ok(None)
+            } else {
+                turn_of(&turn, reviewer, nodes).map(Some)
             }
         });
         self.0.fault.keep(turn, None)

@@ -187,16 +187,19 @@ fn scores(value: &Bound<'_, PyAny>) -> PyResult<Scores> {
         }
     };
     let top = present(value, "top")?.map(|top| top_of(&top)).transpose()?;
-    let entropy = present(value, "entropy")?.map(|own| own.extract::<Floats<'_>>());
-    let entropy = entropy.transpose()?.map(|own| vector(&own));
+    let entropy = present(value, "entropy")?
+        .map(|own| own.extract::<Floats<'_>>())
+        .transpose()?
+        .map(|own| vector(&own));
     let logits = present(value, "logits")?
         .map(|own| matrix(&own))
         .transpose()?;
-    let hidden = present(value, "hidden")?.map(|own| {
-        let states = matrix(&own)?;
-        PyResult::Ok(HiddenStates::default().with(HiddenLayer::Last, states))
-    });
-    let hidden = hidden.transpose()?;
+    let hidden = present(value, "hidden")?
+        .map(|own| {
+            let states = matrix(&own)?;
+            PyResult::Ok(HiddenStates::default().with(HiddenLayer::Last, states))
+        })
+        .transpose()?;
     Ok(Scores::default()
         .with_argmax(argmax.as_array().to_vec())
         .with_gathered(gathered)

@@ -39,11 +39,13 @@ pub(crate) fn ewif_vertical(
 /// See the stubs.
 #[pyfunction]
 pub(crate) fn ewif_horizontal(segments: Vec<((f64, f64), usize)>) -> PyResult<f64> {
-    let segments = segments.into_iter().map(|(own, tokens)| {
-        let drafter = drafter(own)?;
-        Ok(Segment { drafter, tokens })
-    });
-    let segments = segments.collect::<PyResult<_>>()?;
+    let segments = segments
+        .into_iter()
+        .map(|(own, tokens)| {
+            let drafter = drafter(own)?;
+            Ok(Segment { drafter, tokens })
+        })
+        .collect::<PyResult<_>>()?;
     Ok(Horizontal { segments }.ewif())
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use cascade::config::ModelPool;
 use cascade::{Decoding, Options, Prompt, Rule};
+use cascade_core::fs::{Existing, Output};
 use cascade_eval::trace::{
     recorded_target, replay as replay_record, replay_options, replay_warnings, replayed_json,
     seed_of_turn, totals_json, FirstPicks, Header, Recorder, Subject, Tallies, Trace as Recorded,
 };
 use cascade_eval::Error;
-use cascade_fs::{Existing, Output};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;

@@ -93,14 +93,15 @@ impl Tree {
     }
 
     fn mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<bool>>> {
-        let rows = (0..self.tree.len()).map(|node| {
-            let mut row = vec![false; self.tree.len()];
-            for ancestor in self.tree.ancestors(node) {
-                row[ancestor] = true;
-            }
-            row
-        });
-        let rows: Vec<_> = rows.collect();
+        let rows: Vec<_> = (0..self.tree.len())
+            .map(|node| {
+                let mut row = vec![false; self.tree.len()];
+                for ancestor in self.tree.ancestors(node) {
+                    row[ancestor] = true;
+                }
+                row
+            })
+            .collect();
         if rows.is_empty() {
             return Ok(PyArray2::zeros(py, [0, 0], false));
         }
@@ -152,12 +153,13 @@ fn tree_of(tokens: &[TokenId], parents: Option<&[i64]>) -> PyResult<TokenTree> {
 fn checked(probabilities: Vec<f32>, nodes: usize) -> PyResult<Vec<f32>> {
     let fits = probabilities.is_empty() || probabilities.len() == nodes;
     let valid = probabilities.iter().all(|p| (0.0..=1.0).contains(p));
-    match fits && valid {
-        true => Ok(probabilities),
-        false => Err(PyValueError::new_err(format!(
+    if fits && valid {
+        Ok(probabilities)
+    } else {
+        Err(PyValueError::new_err(format!(
             "{} probabilities for {nodes} nodes; give one for each node, from 0 to 1",
             probabilities.len()
-        ))),
+        )))
     }
 }
 

@@ -268,11 +268,13 @@ impl<'a> Forward<'a> {
             Bias::Shared(mask) => scores.reshape(by_head)?.broadcast_add(mask)?,
             Bias::PerHead(bias) => (scores.reshape(by_head)? + bias.reshape(by_head)?)?,
         };
-        let probabilities = candle_nn::ops::softmax_last_dim(&scores)?;
-        let probabilities = probabilities.reshape((kv, group * rows, slots))?;
-        let attended = probabilities.matmul(values)?;
-        let attended = attended.reshape((queries, rows, size))?;
-        let attended = attended.transpose(0, 1)?.contiguous()?;
+        let probabilities =
+            candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv, group * rows, slots))?;
+        let attended = probabilities
+            .matmul(values)?
+            .reshape((queries, rows, size))?
+            .transpose(0, 1)?
+            .contiguous()?;
         Ok(attended.reshape((rows, queries * size))?)
     }
 
@@ -303,13 +305,12 @@ impl<'a> Forward<'a> {
             Activation::GeluErf => features.gelu_erf(),
             Activation::Silu => features.silu(),
         };
-        self.inner = match linear.gated {
-            false => active(&features)?,
-            true => {
-                let inner = features.dim(D::Minus1)? / 2;
-                let gate = active(&features.narrow(1, 0, inner)?)?;
-                (gate * features.narrow(1, inner, inner)?)?
-            }
+        self.inner = if linear.gated {
+            let inner = features.dim(D::Minus1)? / 2;
+            let gate = active(&features.narrow(1, 0, inner)?)?;
+            (gate * features.narrow(1, inner, inner)?)?
+        } else {
+            active(&features)?
         };
         Ok(())
     }

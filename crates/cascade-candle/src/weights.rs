@@ -150,8 +150,11 @@ impl Linear {
 
     /// `[rows, inputs]` to `[rows, outputs]`.
     pub(crate) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
-        let products = self.parts.iter().map(|part| part.product(rows));
-        let mut products = products.collect::<Result<Vec<_>>>()?;
+        let mut products = self
+            .parts
+            .iter()
+            .map(|part| part.product(rows))
+            .collect::<Result<Vec<_>>>()?;
         let product = match products.len() {
             1 => products.remove(0),
             _ => Tensor::cat(&products, 1)?,

@@ -174,9 +174,10 @@ fn bound_replaced(text: Option<&str>, old: Option<&str>, new: Option<&str>) -> R
     let (Some(text), Some(old), Some(new)) = (text, old, new) else {
         return Ok(());
     };
-    let count = match old.is_empty() {
-        true => text.len() + 1,
-        false => text.matches(old).count(),
+    let count = if old.is_empty() {
+        text.len() + 1
+    } else {
+        text.matches(old).count()
     };
     let shorter = text.len() - (count * old.len()).min(text.len());
     make_text(shorter.saturating_add(count.saturating_mul(new.len())))

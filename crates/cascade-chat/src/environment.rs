@@ -140,8 +140,9 @@ fn json_indent(value: Option<Value>) -> Result<Option<String>, Error> {
         Some(text) => text.to_owned(),
         None => " ".repeat(usize::try_from(value)?.min(WIDEST + 1)),
     };
-    match text.len() <= WIDEST {
-        true => Ok(Some(text)),
-        false => Err(too_wide("of an indent")),
+    if text.len() <= WIDEST {
+        Ok(Some(text))
+    } else {
+        Err(too_wide("of an indent"))
     }
 }

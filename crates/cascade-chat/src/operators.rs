@@ -164,9 +164,10 @@ fn concat(left: &Value, right: &Value) -> Result<String, Error> {
 
 fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error> {
     let is_list = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
-    let (repeated, count) = match left.as_str().is_some() || is_list(left) {
-        true => (left, right),
-        false => (right, left),
+    let (repeated, count) = if left.as_str().is_some() || is_list(left) {
+        (left, right)
+    } else {
+        (right, left)
     };
     if let Some(text) = repeated.as_str() {
         let count = count
@@ -185,9 +186,10 @@ fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error>
     let once: Vec<Value> = settled(repeated.clone())?.try_iter()?.collect();
     make_items(once.len().saturating_mul(count))?;
     let all: Vec<Value> = (0..count).flat_map(|_| once.iter().cloned()).collect();
-    Ok(match repeated.is_tuple() {
-        true => Value::from(Tuple::from(all)),
-        false => Value::from(all),
+    Ok(if repeated.is_tuple() {
+        Value::from(Tuple::from(all))
+    } else {
+        Value::from(all)
     })
 }
 
@@ -232,9 +234,12 @@ fn splat(value: Value) -> Result<Value, Error> {
 
 /// A slice as Python takes it.
 fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Value, Error> {
-    let bound = |value: &Value| match value.is_none() {
-        true => Ok(None),
-        false => i64::try_from(value.clone()).map(Some),
+    let bound = |value: &Value| {
+        if value.is_none() {
+            Ok(None)
+        } else {
+            i64::try_from(value.clone()).map(Some)
+        }
     };
     let (start, stop, step) = (bound(start)?, bound(stop)?, bound(step)?.unwrap_or(1));
     if step == 0 {
@@ -254,9 +259,10 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Val
     let all: Vec<Value> = value.try_iter()?.collect();
     let places = places(all.len(), start, stop, step);
     let taken: Vec<Value> = places.filter_map(|at| all.get(at).cloned()).collect();
-    Ok(match value.is_tuple() {
-        true => Value::from(Tuple::from(taken)),
-        false => Value::from(taken),
+    Ok(if value.is_tuple() {
+        Value::from(Tuple::from(taken))
+    } else {
+        Value::from(taken)
     })
 }
 

@@ -172,18 +172,20 @@ fn set_block<'a>(node: &Spanned<ast::SetBlock<'a>>) -> Vec<Stmt<'a>> {
     let captured = || Expr::Var(Spanned::new(ast::Var { id: CAPTURED }, span));
     let capture = Stmt::SetBlock(Spanned::new(
         ast::SetBlock {
-            target: match is_attribute {
-                true => captured(),
-                false => target(&node.target),
+            target: if is_attribute {
+                captured()
+            } else {
+                target(&node.target)
             },
             filter: node.filter.as_ref().map(expression),
             body: body(&node.body),
         },
         span,
     ));
-    match is_attribute {
-        true => vec![capture, set(&node.target, captured(), span)],
-        false => vec![capture],
+    if is_attribute {
+        vec![capture, set(&node.target, captured(), span)]
+    } else {
+        vec![capture]
     }
 }
 

@@ -75,9 +75,10 @@ impl ChatTemplates {
         };
         let mut templates = BTreeMap::new();
         for (name, source, kind) in sources {
-            let called = match name == DEFAULT {
-                true => format!("{place} ({})", kind.name()),
-                false => format!("{place} ({}, {name})", kind.name()),
+            let called = if name == DEFAULT {
+                format!("{place} ({})", kind.name())
+            } else {
+                format!("{place} ({}, {name})", kind.name())
             };
             let template = ChatTemplate::new(called, &source)?;
             templates.insert(name, template.with_special_tokens(tokens.clone()));
@@ -198,9 +199,10 @@ fn text(file: &str, bytes: &[u8]) -> Result<String> {
 fn parsed(file: &str, bytes: &[u8]) -> Result<Value> {
     let json: Value = serde_json::from_slice(bytes)
         .map_err(|error| bad(file, format!("it is not JSON: {error}")))?;
-    match json.is_object() {
-        true => Ok(json),
-        false => Err(bad(file, "it is not a JSON object".to_owned())),
+    if json.is_object() {
+        Ok(json)
+    } else {
+        Err(bad(file, "it is not a JSON object".to_owned()))
     }
 }
 

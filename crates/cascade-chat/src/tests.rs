@@ -21,8 +21,9 @@ fn conversation(value: &Value) -> Vec<Message> {
 fn template(golden: &Value) -> ChatTemplate {
     let name = golden["template"].as_str().unwrap();
     let source = std::fs::read_to_string(goldens().join(format!("{name}.jinja"))).unwrap();
-    let tokens = golden["tokens"].as_object().unwrap();
-    let tokens: BTreeMap<_, _> = tokens
+    let tokens: BTreeMap<_, _> = golden["tokens"]
+        .as_object()
+        .unwrap()
         .iter()
         .map(|(name, token)| (name.clone(), token.as_str().unwrap().into()))
         .collect();

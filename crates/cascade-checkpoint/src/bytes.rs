@@ -30,7 +30,7 @@ impl Bytes {
             ModelFile::Embedded { bytes, .. } => return Ok(Self::Embedded(bytes)),
             ModelFile::Disk(path) => path,
         };
-        let opened = cascade_fs::open(path).map_err(io)?;
+        let opened = cascade_core::fs::open(path).map_err(io)?;
         if opened.metadata().map_err(io)?.len() == 0 {
             return Ok(Self::Empty);
         }

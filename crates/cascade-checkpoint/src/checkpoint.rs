@@ -59,9 +59,10 @@ impl Checkpoint {
         let files = open(model)?;
         let tensors = tensors(model, &files)?;
         let headless = is_base_model(&tensors);
-        let tensors = match headless {
-            true => with_prefix(tensors),
-            false => tensors,
+        let tensors = if headless {
+            with_prefix(tensors)
+        } else {
+            tensors
         };
         Ok(Self::new(files, tensors, headless))
     }
@@ -235,9 +236,12 @@ fn is_base_model(tensors: &HashMap<String, Entry>) -> bool {
 
 /// The same tensors as the class calls them that has a head too.
 fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
-    let renamed = |(name, entry): (String, Entry)| match name.starts_with("lm_head.") {
-        true => (name, entry),
-        false => (format!("{PREFIX}{name}"), entry),
+    let renamed = |(name, entry): (String, Entry)| {
+        if name.starts_with("lm_head.") {
+            (name, entry)
+        } else {
+            (format!("{PREFIX}{name}"), entry)
+        }
     };
     tensors.into_iter().map(renamed).collect()
 }

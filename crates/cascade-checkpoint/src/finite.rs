@@ -115,9 +115,10 @@ impl FloatType {
             (Self::F64, Some(&bytes)) => f64::from_le_bytes(bytes),
             _ => self.to_f32(bytes)[0].into(),
         };
-        match value.is_finite() {
-            true => format!("{value:e}, which is infinite in f32,"),
-            false => value.to_string(),
+        if value.is_finite() {
+            format!("{value:e}, which is infinite in f32,")
+        } else {
+            value.to_string()
         }
     }
 }

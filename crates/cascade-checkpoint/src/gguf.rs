@@ -222,8 +222,9 @@ impl Gguf {
         let Some(list) = self.list(key)? else {
             return Ok(None);
         };
-        let integers = list.integers(&self.first().bytes);
-        let integers = integers.ok_or_else(|| self.mistyped(key, "a list of whole numbers"))?;
+        let integers = list
+            .integers(&self.first().bytes)
+            .ok_or_else(|| self.mistyped(key, "a list of whole numbers"))?;
         Ok(Some(integers))
     }
 

@@ -91,8 +91,10 @@ impl PyTorch {
     fn storage(&self, entry: &str) -> std::result::Result<&[u8], String> {
         let place = self.archive.place(entry)?;
         let range: Range<usize> = place.start..place.end;
-        let bytes = self.bytes.get(range);
-        let bytes = bytes.ok_or_else(|| format!("its entry {entry} is cut off"))?;
+        let bytes = self
+            .bytes
+            .get(range)
+            .ok_or_else(|| format!("its entry {entry} is cut off"))?;
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         // torch can be told to leave the checksums out.
         if place.crc32 != 0 && !checked.contains(entry) {
@@ -154,8 +156,9 @@ impl PyTorch {
         if view.elements() == 0 {
             return Ok(Cow::Borrowed(&[]));
         }
-        let storage = self.storage(&view.entry);
-        let storage = storage.map_err(|reason| corrupt(&self.name, reason.into()))?;
+        let storage = self
+            .storage(&view.entry)
+            .map_err(|reason| corrupt(&self.name, reason.into()))?;
         Ok(view.values(storage))
     }
 }
@@ -283,8 +286,9 @@ fn check_extent(tensor: &PickledTensor) -> std::result::Result<(), String> {
         )
     };
     let mut sizes = shape.iter();
-    let elements = sizes.try_fold(1usize, |n, &size| n.checked_mul(size));
-    let elements = elements.ok_or_else(too_large)?;
+    let elements = sizes
+        .try_fold(1usize, |n, &size| n.checked_mul(size))
+        .ok_or_else(too_large)?;
     if elements > 0 {
         let mut steps = shape.iter().zip(strides);
         let last = steps.try_fold(*offset, |last, (&size, &stride)| {
@@ -294,12 +298,13 @@ fn check_extent(tensor: &PickledTensor) -> std::result::Result<(), String> {
             return Err(too_large());
         }
     }
-    match elements > held {
+    if elements > held {
         // Would take more memory than the file has bytes.
-        true => Err(format!(
+        Err(format!(
             "sizes {shape:?} with strides {strides:?} repeat the {held} elements of its storage"
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -59,17 +59,22 @@ pub fn requantize(
     }
     let mut entries = Entries::default();
     let first = gguf.first();
-    let kept = first.header.entries.iter();
-    let kept = kept.filter(|(key, _)| !is_of_packing(key));
+    let kept = first
+        .header
+        .entries
+        .iter()
+        .filter(|(key, _)| !is_of_packing(key));
     kept.for_each(|(_, place)| entries.copy(&first.bytes[place.clone()]));
-    let tensors = gguf.tensors().map(|(part, tensor)| {
-        let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
-        Planned::new(name, shape, tensor.kind, target, None, || {
-            part.finite(tensor)?;
-            Ok(Cow::Borrowed(&part.bytes[tensor.data.clone()]))
+    let tensors: Vec<Planned<'_>> = gguf
+        .tensors()
+        .map(|(part, tensor)| {
+            let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
+            Planned::new(name, shape, tensor.kind, target, None, || {
+                part.finite(tensor)?;
+                Ok(Cow::Borrowed(&part.bytes[tensor.data.clone()]))
+            })
         })
-    });
-    let tensors: Vec<Planned<'_>> = tensors.collect();
+        .collect();
     warnings(&tensors, target)
         .iter()
         .for_each(|warning| tell(warning));

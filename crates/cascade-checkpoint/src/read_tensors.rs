@@ -27,9 +27,10 @@ pub struct NamedTensor {
 pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, NamedTensor>> {
     let file = ModelFile::Disk(path.to_owned());
     let pickled = path.extension().is_some_and(|ending| ending == "bin");
-    let reader: Box<dyn TensorFile> = match pickled {
-        true => Box::new(pytorch::PyTorch::open(&file)?),
-        false => Box::new(safetensors::Safetensors::open(&file)?),
+    let reader: Box<dyn TensorFile> = if pickled {
+        Box::new(pytorch::PyTorch::open(&file)?)
+    } else {
+        Box::new(safetensors::Safetensors::open(&file)?)
     };
     let mut tensors = BTreeMap::new();
     for (name, info) in reader.tensors() {

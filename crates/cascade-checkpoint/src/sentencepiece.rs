@@ -130,10 +130,15 @@ pub(crate) fn frame(
 ) -> Outcome<()> {
     let token = |&(token, _): &(&str, u64)| json!({"SpecialToken": {"id": token, "type_id": 0}});
     let text = |id: &str, kind: u32| json!({"Sequence": {"id": id, "type_id": kind}});
-    let framed = before.iter().map(token).chain([text("A", 0)]);
-    let framed: Vec<_> = framed.chain(behind.iter().map(token)).collect();
-    let described = before.iter().chain(&behind);
-    let described: serde_json::Map<_, _> = described
+    let framed: Vec<_> = before
+        .iter()
+        .map(token)
+        .chain([text("A", 0)])
+        .chain(behind.iter().map(token))
+        .collect();
+    let described: serde_json::Map<_, _> = before
+        .iter()
+        .chain(&behind)
         .map(|&(token, id)| {
             let entry = json!({"id": token, "ids": [id], "tokens": [token]});
             (token.to_owned(), entry)

@@ -107,8 +107,11 @@ impl Tokenizer {
     ) -> Result<Self> {
         let bad = |reason: String| Error::tokenizer(&file, &reason);
         let tokenizer = tried(build).map_err(bad)?;
-        let last = tokenizer.get_vocab(true).into_values().max();
-        let last = last.ok_or_else(|| bad("its vocabulary is empty".to_owned()))?;
+        let last = tokenizer
+            .get_vocab(true)
+            .into_values()
+            .max()
+            .ok_or_else(|| bad("its vocabulary is empty".to_owned()))?;
         Ok(Self {
             inner: Arc::new(Inner {
                 file,
@@ -220,9 +223,9 @@ impl Tokenizer {
     pub(crate) fn encode_with(&self, text: &str, special: bool) -> Result<Vec<TokenId>> {
         // The library panics on damaged tables of characters, when it meets the damaged part.
         let tokenizer = AssertUnwindSafe(&self.inner.tokenizer);
-        let encoding = std::panic::catch_unwind(|| tokenizer.encode_fast(text, special));
-        let encoding = encoding.unwrap_or_else(|_| Err("its tables are damaged".into()));
-        let encoding = encoding.map_err(|error| self.failed("encode", &*error))?;
+        let encoding = std::panic::catch_unwind(|| tokenizer.encode_fast(text, special))
+            .unwrap_or_else(|_| Err("its tables are damaged".into()))
+            .map_err(|error| self.failed("encode", &*error))?;
         Ok(encoding.get_ids().to_vec())
     }
 

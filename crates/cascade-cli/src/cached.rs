@@ -20,8 +20,11 @@ fn remedy_in(error: &str, cache: &Path) -> Option<String> {
     let named = file_in(error, cache)?;
     // Its name is a link to its content.
     let content = named.canonicalize().ok().filter(|path| *path != named);
-    let files = [Some(named), content].into_iter().flatten();
-    let files: Vec<_> = files.map(|file| format!("'{}'", file.display())).collect();
+    let files: Vec<_> = [Some(named), content]
+        .into_iter()
+        .flatten()
+        .map(|file| format!("'{}'", file.display()))
+        .collect();
     Some(format!(
         "the file is in the cache of the hub; to have it downloaded again, delete it: rm {}",
         files.join(" ")

@@ -202,9 +202,10 @@ impl Conversation {
         let generation = self.generate(&prompt)?;
         let mut out = terminal::stdout();
         let interrupted = generation.finish == Finish::Cancelled;
-        let end = match interrupted {
-            true => " … [interrupted]",
-            false => ending(&generation),
+        let end = if interrupted {
+            " … [interrupted]"
+        } else {
+            ending(&generation)
         };
         let dim = show::dimmed();
         let line = statistics(&generation, prompt.context.len());
@@ -233,9 +234,10 @@ impl Conversation {
         let _meanwhile = interrupt::cooperate_meanwhile();
         let mut on_event = |event: Event<'_>| {
             written = show_event(&mut out, event);
-            match written.is_err() || interrupt::requested() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if written.is_err() || interrupt::requested() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         };
         let generation = self

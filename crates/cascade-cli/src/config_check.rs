@@ -100,8 +100,9 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
 fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     writeln!(out, "target     {}", neural(&config.target))?;
     for drafter in config.drafters() {
-        let stops = drafter.stop_rule();
-        let stops = stops.map_or_else(String::new, |rule| format!(", stop rule {rule}"));
+        let stops = drafter
+            .stop_rule()
+            .map_or_else(String::new, |rule| format!(", stop rule {rule}"));
         writeln!(out, "drafter    {}{stops}", drafter_line(drafter))?;
     }
     schedule(out, config)?;
@@ -147,9 +148,10 @@ fn schedule(out: &mut impl Write, config: &Config) -> Result<()> {
             .filter(|(&tokens, _)| tokens > 0)
             .map(|(tokens, drafter)| format!("{tokens} from {drafter}"))
             .collect();
-        let adds = match adds.is_empty() {
-            true => "nothing".to_owned(),
-            false => adds.join(", then "),
+        let adds = if adds.is_empty() {
+            "nothing".to_owned()
+        } else {
+            adds.join(", then ")
         };
         writeln!(out, "{reviewer} reviews {adds}")?;
     }
@@ -176,9 +178,10 @@ fn dtype(neural: &Neural) -> String {
         Some(dtype) => dtype.to_string(),
         None => {
             let [cpu, gpu] = [true, false].map(|cpu| neural.dtype_on(cpu));
-            match cpu == gpu {
-                true => cpu.to_string(),
-                false => format!("{cpu}, on a GPU {gpu}"),
+            if cpu == gpu {
+                cpu.to_string()
+            } else {
+                format!("{cpu}, on a GPU {gpu}")
             }
         }
     }

@@ -80,9 +80,10 @@ fn version() -> String {
 }
 
 fn built_with() -> &'static str {
-    match cfg!(debug_assertions) {
-        true => "debug build: slow, use --release",
-        false => "release build",
+    if cfg!(debug_assertions) {
+        "debug build: slow, use --release"
+    } else {
+        "release build"
     }
 }
 
@@ -93,8 +94,8 @@ pub(crate) fn cpu_model() -> String {
         .and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("model name"))?;
             Some(line.split_once(':')?.1.trim().to_owned())
-        });
-    let model = model.unwrap_or_else(|| "unknown".to_owned());
+        })
+        .unwrap_or_else(|| "unknown".to_owned());
     let used = match cascade_models::cpu_instructions() {
         Ok(used) => format!("uses {used}"),
         Err(error) => error.to_string(),
@@ -192,11 +193,15 @@ fn kernels() -> String {
     let found = match gpu.self_test() {
         Err(error) => error.to_string(),
         Ok(checks) => {
-            let wrong = checks.iter().filter(|check| check.fault.is_some());
-            let wrong: Vec<String> = wrong.map(ToString::to_string).collect();
-            match wrong.is_empty() {
-                true => format!("{} ok", checks.len()),
-                false => format!("WRONG: {}", wrong.join("; ")),
+            let wrong: Vec<String> = checks
+                .iter()
+                .filter(|check| check.fault.is_some())
+                .map(ToString::to_string)
+                .collect();
+            if wrong.is_empty() {
+                format!("{} ok", checks.len())
+            } else {
+                format!("WRONG: {}", wrong.join("; "))
             }
         }
     };

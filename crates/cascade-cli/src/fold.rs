@@ -67,11 +67,12 @@ fn fold(text: &mut String, table: &[&str], width: usize) {
             text.push('\n');
         }
         for row in &rows {
-            let block = row
+            let block: Vec<&str> = row
                 .iter()
                 .take(repeated)
-                .chain(row.iter().take(next).skip(first));
-            let block: Vec<&str> = block.copied().collect();
+                .chain(row.iter().take(next).skip(first))
+                .copied()
+                .collect();
             *text += &format!("| {} |\n", block.join(" | "));
         }
     }
@@ -116,10 +117,7 @@ fn numbered<'a>(rows: &[Vec<&'a str>], numbers: &'a [String]) -> Vec<Vec<&'a str
 
 /// A line, broken at spaces; of an item of a list, what follows is indented.
 fn wrap(text: &mut String, line: &str, width: usize) {
-    let indent = match line.starts_with("- ") {
-        true => "  ",
-        false => "",
-    };
+    let indent = if line.starts_with("- ") { "  " } else { "" };
     let mut used = 0;
     for word in line.split(' ') {
         let length = word.chars().count();

@@ -46,8 +46,7 @@ fn groups(command: &Command) -> String {
         text += &format!("{}\n", heading(title));
         for name in names {
             let found = command.find_subcommand(name);
-            let about = found.and_then(Command::get_about);
-            let about = about.map_or_else(
+            let about = found.and_then(Command::get_about).map_or_else(
                 || "Print the help of a command".to_owned(),
                 ToString::to_string,
             );
@@ -101,8 +100,12 @@ mod tests {
     #[test]
     fn every_command_is_in_one_group() {
         let command = Cli::command();
-        let shown = command.get_subcommands().filter(|of| !of.is_hide_set());
-        let mut shown: Vec<&str> = shown.map(Command::get_name).chain(["help"]).collect();
+        let mut shown: Vec<&str> = command
+            .get_subcommands()
+            .filter(|of| !of.is_hide_set())
+            .map(Command::get_name)
+            .chain(["help"])
+            .collect();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, of)| *of).copied().collect();
         shown.sort_unstable();
         shown.dedup();
@@ -130,8 +133,9 @@ mod tests {
             for example in examples {
                 assert!(example.starts_with(&format!("cascade {path}")));
                 assert!(example.chars().count() <= 100, "{example}");
-                let parsed = arranged(Cli::command()).try_get_matches_from(words(example));
-                let parsed = parsed.unwrap_or_else(|error| panic!("{example}: {error}"));
+                let parsed = arranged(Cli::command())
+                    .try_get_matches_from(words(example))
+                    .unwrap_or_else(|error| panic!("{example}: {error}"));
                 Cli::from_arg_matches(&parsed).unwrap();
             }
         }

@@ -155,8 +155,9 @@ pub(crate) fn inputs(
         return Ok(vec![Input::new(sample, template, Map::new())?]);
     }
     if let Some(file) = &args.prompts {
-        let samples = Dataset::PROMPTS.read(file, selection(args));
-        let samples = samples.map_err(of_prompts)?;
+        let samples = Dataset::PROMPTS
+            .read(file, selection(args))
+            .map_err(of_prompts)?;
         let template = config.prompt.of_typed_texts();
         return with_templates(&asked, template, samples, |sample| sample.fields.clone());
     }
@@ -165,11 +166,10 @@ pub(crate) fn inputs(
         _ => config.prompt,
     };
     let inputs = with_templates(&asked, template, samples(args)?, carried);
-    match args.chat || args.template.is_some() {
-        true => inputs.context("--template"),
-        false => {
-            inputs.with_context(|| format!("{}: prompt (or choose a --template)", config.label))
-        }
+    if args.chat || args.template.is_some() {
+        inputs.context("--template")
+    } else {
+        inputs.with_context(|| format!("{}: prompt (or choose a --template)", config.label))
     }
 }
 
@@ -192,9 +192,10 @@ fn with_templates(
     let (mut of_texts, mut of_conversations) = (None, None);
     let inputs = samples.into_iter().map(|sample| {
         let is_conversation = matches!(sample.content, Content::Conversation(_));
-        let slot = match is_conversation {
-            true => &mut of_conversations,
-            false => &mut of_texts,
+        let slot = if is_conversation {
+            &mut of_conversations
+        } else {
+            &mut of_texts
         };
         let template = match (&slot, is_conversation) {
             (Some(template), _) => Arc::clone(template),

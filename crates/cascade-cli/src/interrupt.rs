@@ -64,9 +64,10 @@ pub(crate) fn requested() -> bool {
 
 /// Goes on unless Ctrl-C was pressed.
 pub(crate) fn unless_requested() -> ControlFlow<()> {
-    match requested() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    if requested() {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
     }
 }
 
@@ -86,7 +87,7 @@ fn interrupted() {
     if let Some(summary) = summary.filter(|_| !again) {
         terminal::note(format_args!("\ninterrupted: {}", summary()));
     }
-    cascade_fs::remove_temporaries();
+    cascade_core::fs::remove_temporaries();
     std::process::exit(INTERRUPTED.into());
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn remove_temporaries_on_termination() {
             };
             std::thread::spawn(move || {
                 for signal in signals.forever() {
-                    cascade_fs::remove_temporaries();
+                    cascade_core::fs::remove_temporaries();
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
             });

@@ -76,8 +76,10 @@ impl Job {
         let template = input.template.as_ref().map(PathBuf::from);
         let config = args.models.config.clone();
         let named = [config, input.prompts.clone(), data, template];
-        let named = named.into_iter().flatten();
-        let named = named.chain(args.models.costs.iter().cloned());
+        let named = named
+            .into_iter()
+            .flatten()
+            .chain(args.models.costs.iter().cloned());
         named
             .chain(self.config.files(&HubOptions::from_env()))
             .collect()

@@ -290,9 +290,10 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
 fn print_usage(error: &clap::Error) -> ExitCode {
     let plain = error.render().to_string();
     let shown = terminal::visible(&plain);
-    let printed = match shown == plain {
-        true => error.print(),
-        false => write!(terminal::stderr(), "{plain}"),
+    let printed = if shown == plain {
+        error.print()
+    } else {
+        write!(terminal::stderr(), "{plain}")
     };
     // A reader that is gone needs no help.
     drop(printed);

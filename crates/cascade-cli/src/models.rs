@@ -178,14 +178,17 @@ pub(crate) fn assemble(
 
 fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {
     let target = neural(args, model)?;
-    let drafters = args.drafters.iter().map(|drafter| {
-        let head = drafter.strip_prefix(HEAD);
-        head.map_or_else(
-            || neural(args, drafter),
-            |head| head_over(&target, args, head),
-        )
-    });
-    let drafters = drafters.collect::<Result<_>>()?;
+    let drafters = args
+        .drafters
+        .iter()
+        .map(|drafter| {
+            let head = drafter.strip_prefix(HEAD);
+            head.map_or_else(
+                || neural(args, drafter),
+                |head| head_over(&target, args, head),
+            )
+        })
+        .collect::<Result<_>>()?;
     let mut spec = CascadeSpec::new(target, drafters);
     spec.text = text_drafter(args);
     spec.max_nodes = args.nodes;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cascade_fs::{AtomicFile, Existing, Output, OutputError};
+use cascade_core::fs::{AtomicFile, Existing, Output, OutputError};
 
 use crate::terminal::Out;
 use crate::{interrupt, terminal};
@@ -18,7 +18,7 @@ pub(crate) fn check<P: AsRef<Path>>(
     inputs: impl IntoIterator<Item = P>,
 ) -> Result<Output, OutputError> {
     let output = Output::check(path, existing, inputs)?;
-    prepare(cascade_fs::parent(output.path()));
+    prepare(cascade_core::fs::parent(output.path()));
     Ok(output)
 }
 
@@ -76,7 +76,7 @@ impl Printed {
 /// Prepares a folder for files that are written into it.
 pub(crate) fn prepare(folder: &Path) {
     interrupt::remove_temporaries_on_termination();
-    for left in cascade_fs::remove_leftovers(folder) {
+    for left in cascade_core::fs::remove_leftovers(folder) {
         terminal::note(format_args!(
             "removed {}, which a command that was killed has left",
             left.display()

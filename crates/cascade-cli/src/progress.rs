@@ -36,8 +36,8 @@ impl Progress {
         }
         let template =
             format!("[{{elapsed}}] {{bar:30}} {{pos}}/{{len}} {unit}{{msg}}, {{eta}} left");
-        let style = ProgressStyle::with_template(&template);
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template(&template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
         Self {
             bar: ProgressBar::new(length).with_style(style),
             lines: None,

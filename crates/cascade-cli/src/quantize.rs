@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, ModelChat};
-use cascade_fs::Existing;
+use cascade_core::fs::Existing;
 use cascade_models::{
     check_quantized, locate, quantize, DType, HubOptions, LoadOptions, ModelFile, Quantized,
 };

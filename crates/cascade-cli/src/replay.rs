@@ -71,9 +71,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut config = with_schedule(config, args.schedule)?;
     set_stop_rule(&mut config, args.stop_rule.clone());
     args.assumed.check()?;
-    let trace = Arc::new(match args.assumed.is_asked_for() {
-        true => Trace::open(&args.trace)?,
-        false => Trace::open_any(&args.trace)?,
+    let trace = Arc::new(if args.assumed.is_asked_for() {
+        Trace::open(&args.trace)?
+    } else {
+        Trace::open_any(&args.trace)?
     });
     let options = replay_options(&config, &trace)?;
     if args.assumed.is_asked_for() {
@@ -91,9 +92,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         options,
     };
     replay.all(assembled.cascade)?;
-    Ok(match interrupt::requested() {
-        true => interrupt::status(),
-        false => ExitCode::SUCCESS,
+    Ok(if interrupt::requested() {
+        interrupt::status()
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -114,8 +116,11 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn all(&self, mut cascade: Cascade) -> Result<()> {
-        let records = self.trace.records.iter().skip(self.args.offset);
-        let records: Vec<_> = records
+        let records: Vec<_> = self
+            .trace
+            .records
+            .iter()
+            .skip(self.args.offset)
             .take(self.args.limit.unwrap_or(usize::MAX))
             .collect();
         let mut out = terminal::stdout();
@@ -137,8 +142,11 @@ impl Replay<'_> {
     ) -> Result<(Tallies, FirstPicks)> {
         let mut tallies = Tallies::default();
         let mut picks = FirstPicks::default();
-        let top = self.trace.header.sampling();
-        let top = top.and_then(|sampling| sampling.top_probabilities);
+        let top = self
+            .trace
+            .header
+            .sampling()
+            .and_then(|sampling| sampling.top_probabilities);
         let mut progress = Progress::new(records.len(), "records");
         let (mut done, all) = (0, records.len());
         interrupt::cooperate();

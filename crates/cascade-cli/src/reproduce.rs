@@ -232,8 +232,9 @@ impl RunExperiment {
         let models = models.is_file().then(|| models.to_owned());
         let named = [&self.config, &self.trace, &self.rules]
             .into_iter()
-            .flatten();
-        let named = named.chain(&self.costs).cloned();
+            .flatten()
+            .chain(&self.costs)
+            .cloned();
         named.chain(models).chain(data).chain(tokenizer)
     }
 

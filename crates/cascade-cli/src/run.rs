@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cascade_config::ModelPool;
+use cascade_core::fs::{Existing, Output};
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
-use cascade_fs::{Existing, Output};
 use clap::{Args, ValueEnum};
 
 use crate::args::{batch_size, InputArgs, JobArgs};
@@ -91,24 +91,29 @@ pub(crate) enum Color {
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let piped = match args.job.input.is_empty() {
-        true => stdin::piped()?,
-        false => None,
+    let piped = if args.job.input.is_empty() {
+        stdin::piped()?
+    } else {
+        None
     };
     let job = Job::with_prompt(&args.job, piped)?;
-    let output = args.output.as_ref().map(|path| {
-        let existing = Existing::replaced_if(args.force);
-        outputs::check(path, existing, job.files(&args.job))
-    });
-    let output = output.transpose()?;
+    let output = args
+        .output
+        .as_ref()
+        .map(|path| {
+            let existing = Existing::replaced_if(args.force);
+            outputs::check(path, existing, job.files(&args.job))
+        })
+        .transpose()?;
     let pool = job.pool();
     if args.batch.get() > 1 {
         return run_batch(args, &job, &pool, output.as_ref());
     }
     let cascade = job.assemble(&pool)?.cascade;
-    let plain = match args.compare {
-        true => Some(job.assemble_as(&pool, &job.config.plain())?.cascade),
-        false => None,
+    let plain = if args.compare {
+        Some(job.assemble_as(&pool, &job.config.plain())?.cascade)
+    } else {
+        None
     };
     let options = job.options().with_speculation(!args.no_speculation);
     let coupled = job.config.target.rule == Rule::Coupled && options.is_lossless();
@@ -120,10 +125,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     interrupt::cooperate();
     let at = || args.output_name();
     let printed = Printed::begin(output.as_ref()).with_context(at)?;
-    let totals = match args.json {
-        true => runner.print_records(&job.inputs, printed.out()?),
-        false => runner.print_text(&job.inputs, printed.out()?),
-    }?;
+    let totals = (if args.json {
+        runner.print_records(&job.inputs, printed.out()?)
+    } else {
+        runner.print_text(&job.inputs, printed.out()?)
+    })?;
     printed.commit().with_context(at)?;
     Ok(status(args, &totals, &job.inputs))
 }
@@ -180,9 +186,10 @@ fn say_interrupted(args: &InputArgs, totals: &Totals, inputs: &[Input]) {
     let answers = totals.prompts();
     // The last answer is cut short.
     let next = args.offset + answers.saturating_sub(1);
-    let cure = match turns == inputs.len() && turns > 1 && args.sample.is_none() {
-        true => format!("; go on with --offset {next}"),
-        false => String::new(),
+    let cure = if turns == inputs.len() && turns > 1 && args.sample.is_none() {
+        format!("; go on with --offset {next}")
+    } else {
+        String::new()
     };
     terminal::note(format_args!(
         "interrupted: {answers} of {turns} answers, the last one cut short{cure}"

@@ -286,10 +286,12 @@ impl NetworkArgs {
 }
 
 fn keys(file: &Path) -> Result<Vec<String>> {
-    let text = cascade_fs::read_text(file, LARGEST_KEY_FILE)
+    let text = cascade_core::fs::read_text(file, LARGEST_KEY_FILE)
         .with_context(|| format!("--api-key-file: {} cannot be read", file.display()))?;
-    let lines = text.lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let keys: Vec<String> = lines.map(str::to_owned).collect();
     anyhow::ensure!(
         !keys.is_empty(),

@@ -247,9 +247,10 @@ impl Totals {
         let speedup = speedup(&compared.rounds);
         let evidence = match (interval(&compared.rounds), compared.rounds.len()) {
             (Some((low, high)), rounds) => {
-                let verdict = match high < 1.0 {
-                    true => "; slower: draft fewer tokens, or use cheaper drafters",
-                    false => "",
+                let verdict = if high < 1.0 {
+                    "; slower: draft fewer tokens, or use cheaper drafters"
+                } else {
+                    ""
                 };
                 format!("95% interval {low:.2} to {high:.2}, {rounds} rounds{verdict}")
             }

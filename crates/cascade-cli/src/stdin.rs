@@ -32,13 +32,15 @@ pub(crate) fn piped() -> Result<Option<String>> {
     let (sender, receiver) = mpsc::channel();
     let reader = thread::Builder::new().spawn(move || sender.send(read(io::stdin())));
     reader.context("no thread can be started to read standard input")?;
-    let text = receiver.recv_timeout(PATIENCE).or_else(|_| {
-        terminal::note(format_args!(
-            "note: reading the prompt from standard input (</dev/null if there is none)"
-        ));
-        receiver.recv()
-    });
-    let text = text.context("standard input")??;
+    let text = receiver
+        .recv_timeout(PATIENCE)
+        .or_else(|_| {
+            terminal::note(format_args!(
+                "note: reading the prompt from standard input (</dev/null if there is none)"
+            ));
+            receiver.recv()
+        })
+        .context("standard input")??;
     Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }
 

@@ -262,8 +262,7 @@ impl Asked<'_> {
             .is_some_and(|extension| extension == "json")
         {
             let files = [(cascade_config::ChatFile::TokenizerConfig, bytes)];
-            let templates = ChatTemplates::read(&name, &files)?;
-            let templates = templates
+            let templates = ChatTemplates::read(&name, &files)?
                 .with_context(|| format!("--template: {name} has no \"chat_template\""))?;
             return Ok(templates.get(None)?.clone());
         }

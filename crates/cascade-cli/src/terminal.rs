@@ -72,10 +72,11 @@ pub(crate) fn warn(warning: impl std::fmt::Display) {
 pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_control(c) {
+        if is_control(c) {
             // Writing to a string cannot fail.
-            true => drop(write!(visible, "\\u{:04x}", u32::from(c))),
-            false => visible.push(c),
+            let _ = write!(visible, "\\u{:04x}", u32::from(c));
+        } else {
+            visible.push(c)
         }
     }
     visible
@@ -124,9 +125,10 @@ impl<W: Write> Printer<W> {
         while let Some(chunk) = chunks.next() {
             self.out.write_all(visible(chunk.valid()).as_bytes())?;
             let rest = chunk.invalid();
-            match chunks.peek().is_none() && is_beginning(rest) {
-                true => self.begun = rest.to_vec(),
-                false => self.write_invalid(rest)?,
+            if chunks.peek().is_none() && is_beginning(rest) {
+                self.begun = rest.to_vec()
+            } else {
+                self.write_invalid(rest)?
             }
         }
         Ok(())
@@ -147,7 +149,7 @@ impl<W: Write> Printer<W> {
 
 /// Writes a value as a line of JSON, which no reader takes for several.
 pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    let line = cascade_fs::one_line(serde_json::to_string(value)?);
+    let line = cascade_core::fs::one_line(serde_json::to_string(value)?);
     writeln!(out, "{line}")
 }
 
@@ -158,9 +160,10 @@ fn is_beginning(bytes: &[u8]) -> bool {
 
 impl<W: Write> Write for Printer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.on_terminal {
-            true => self.write_visible(bytes)?,
-            false => self.out.write_all(bytes)?,
+        if self.on_terminal {
+            self.write_visible(bytes)?
+        } else {
+            self.out.write_all(bytes)?
         }
         Ok(bytes.len())
     }

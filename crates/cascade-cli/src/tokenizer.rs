@@ -27,11 +27,11 @@ pub(crate) fn load(text: &str) -> Result<Tokenizer> {
 pub(crate) fn files(text: &str) -> Vec<PathBuf> {
     let path = Path::new(text);
     let hub = HubOptions::from_env();
-    let source = match path.is_file() {
-        true => path
-            .parent()
-            .map(|folder| ModelSource::Folder(folder.to_owned())),
-        false => ModelSource::parse(text).ok(),
+    let source = if path.is_file() {
+        path.parent()
+            .map(|folder| ModelSource::Folder(folder.to_owned()))
+    } else {
+        ModelSource::parse(text).ok()
     };
     let beside = source.map(|source| source.present_files(&hub));
     let file = path.is_file().then(|| path.to_owned());

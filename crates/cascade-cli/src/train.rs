@@ -210,10 +210,11 @@ fn inputs<'m>(
     models: impl IntoIterator<Item = &'m String>,
 ) -> impl Iterator<Item = PathBuf> {
     let hub = HubOptions::from_env();
-    let models = models
+    let models: Vec<_> = models
         .into_iter()
-        .filter_map(|model| model_source(model).ok());
-    let models: Vec<_> = models.flat_map(|model| model.present_files(&hub)).collect();
+        .filter_map(|model| model_source(model).ok())
+        .flat_map(|model| model.present_files(&hub))
+        .collect();
     std::iter::once(trace.to_owned()).chain(models)
 }
 

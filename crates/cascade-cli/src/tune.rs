@@ -105,12 +105,15 @@ impl FromStr for Costs {
             let files = text.split(',').map(|file| PathBuf::from(file.trim()));
             return Ok(Self::Files(files.collect()));
         }
-        let costs = text.split(',').map(|cost| cost.trim().parse::<f64>());
-        let costs: Vec<f64> = costs.collect::<Result<_, _>>().map_err(|_| {
-            "give `parameters`, `measured`, comma-separated numbers, or files (.json) of \
+        let costs: Vec<f64> = text
+            .split(',')
+            .map(|cost| cost.trim().parse::<f64>())
+            .collect::<Result<_, _>>()
+            .map_err(|_| {
+                "give `parameters`, `measured`, comma-separated numbers, or files (.json) of \
                  `cascade bench model --save`"
-                .to_owned()
-        })?;
+                    .to_owned()
+            })?;
         if costs.iter().all(|cost| cost.is_finite() && *cost > 0.0) {
             Ok(Self::Given(costs))
         } else {
@@ -145,14 +148,15 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
         return Ok(interrupt::status());
     };
     tuned.measured = matches!(args.costs, Costs::Measured);
-    match args.json {
-        true => terminal::write_json(&mut terminal::stdout(), &tuned)?,
-        false => Report {
+    if args.json {
+        terminal::write_json(&mut terminal::stdout(), &tuned)?
+    } else {
+        Report {
             tuner: &tuner,
             tuned: &tuned,
             costs: &args.costs,
         }
-        .print()?,
+        .print()?
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -179,8 +179,11 @@ pub struct Assembled {
 
 /// What the user should know of a model, under its name in reports.
 fn model_warnings(name: &str, model: &LoadedModel) -> Vec<String> {
-    let warnings = model.model.warnings().iter();
-    let warnings = warnings.chain(model.tokenizer.warnings());
+    let warnings = model
+        .model
+        .warnings()
+        .iter()
+        .chain(model.tokenizer.warnings());
     warnings
         .map(|warning| format!("{name} ({}): {warning}", model.name))
         .collect()
@@ -317,8 +320,9 @@ impl ModelPool {
         }
         let model = self.target(config)?;
         let mut ends = model.eos_token_ids.clone();
-        let of_chat = chat.and_then(|template| template.special_token("eos_token"));
-        let of_chat = of_chat.and_then(|end| model.tokenizer.token_to_id(end));
+        let of_chat = chat
+            .and_then(|template| template.special_token("eos_token"))
+            .and_then(|end| model.tokenizer.token_to_id(end));
         ends.extend(of_chat.filter(|end| !model.eos_token_ids.contains(end)));
         Ok(ends)
     }
@@ -354,8 +358,9 @@ impl ModelPool {
         schedule: Option<Box<dyn Schedule>>,
         sessions: Sessions<'_>,
     ) -> Result<Assembled> {
-        let loaded = config.neural_drafters();
-        let loaded = loaded.filter(|(_, neural)| self.stand_in(&neural.name).is_none());
+        let loaded = config
+            .neural_drafters()
+            .filter(|(_, neural)| self.stand_in(&neural.name).is_none());
         self.check_memory(config, loaded)?;
         let models = self.drafting(config, &target)?;
         let drafters: Vec<_> = config.drafters().iter().zip(&models).collect();
@@ -366,8 +371,9 @@ impl ModelPool {
             .flat_map(|(own, model)| model.warnings(own.name()));
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
         let live = target.times.is_none();
-        let notes = self.notes_on_costs(live).chain(self.notes());
-        let notes = notes
+        let notes = self
+            .notes_on_costs(live)
+            .chain(self.notes())
             .chain(models.iter().filter_map(Drafting::note))
             .collect();
         let schedule = match schedule {
@@ -402,9 +408,10 @@ impl ModelPool {
         prices: Vec<Option<SharedPrices>>,
     ) -> Result<Box<dyn Schedule>> {
         let assumed = AssumedCosts {
-            measured: match live {
-                true => self.known_costs(levels(config))?,
-                false => Vec::new(),
+            measured: if live {
+                self.known_costs(levels(config))?
+            } else {
+                Vec::new()
             },
             fixed: self.options.fixed_costs,
             ..assumed_costs(parts)
@@ -607,12 +614,13 @@ impl ModelPool {
             Drafter::Statistical { config: own, .. } => {
                 no_network(config, key, drafter, "the drafter is statistical")?;
                 let pool = self;
-                let factory = own.open(&Tables { pool, vocabulary });
-                let factory = factory.map_err(|error| Error::Drafter {
-                    file: config.label.clone(),
-                    key: format!("{key}.{}", error.key),
-                    source: error.source,
-                });
+                let factory =
+                    own.open(&Tables { pool, vocabulary })
+                        .map_err(|error| Error::Drafter {
+                            file: config.label.clone(),
+                            key: format!("{key}.{}", error.key),
+                            source: error.source,
+                        });
                 Ok(DrafterModel::Statistical(factory?))
             }
         }
@@ -846,9 +854,10 @@ impl Drafting<'_> {
         match self {
             Self::Model(model) => model.warnings(name),
             Self::Head { head, .. } => {
-                let warnings = head.warnings().iter();
-                let warnings =
-                    warnings.map(|warning| format!("{name} ({}): {warning}", head.name()));
+                let warnings = head
+                    .warnings()
+                    .iter()
+                    .map(|warning| format!("{name} ({}): {warning}", head.name()));
                 warnings.collect()
             }
             Self::StandIn { .. } => Vec::new(),
@@ -898,8 +907,11 @@ impl Times {
 
     fn of_drafter(&mut self, scorer: Box<dyn Scorer + Send>) -> Box<dyn Scorer + Send> {
         let drafters = &self.assumed.drafters;
-        let times = drafters.get(self.drafters).or(drafters.last());
-        let times = times.unwrap_or(&self.assumed.target).clone();
+        let times = drafters
+            .get(self.drafters)
+            .or(drafters.last())
+            .unwrap_or(&self.assumed.target)
+            .clone();
         self.drafters += 1;
         self.of(scorer, self.drafters, times)
     }

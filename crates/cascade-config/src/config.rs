@@ -265,8 +265,7 @@ impl Config {
         let idle = self
             .k()
             .map(|k| k.idle_drafters(reviews))
-            .unwrap_or_default();
-        let idle = idle.into_iter().map(|level| {
+            .unwrap_or_default().into_iter().map(|level| {
             format!(
                 "{}: drafter `{}` never drafts: its column of the K matrix is 0 in every row that is used",
                 self.label,
@@ -289,16 +288,17 @@ impl Config {
     /// That samples are not the target's, or that they cannot be otherwise.
     fn lossy_warning(&self) -> Option<String> {
         let budget = self.generation.lossy?;
-        Some(match self.generation.options().is_lossless() {
-            true => format!(
+        Some(if self.generation.options().is_lossless() {
+            format!(
                 "{}: generation.lossy applies to samples alone: at temperature 0, greedy decoding, nothing is lost",
                 self.label
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "{}: generation.lossy: samples are NOT the target's own; the distribution of each token is up to \
                  {budget} from it, in total variation. Leave it out for lossless output",
                 self.label
-            ),
+            )
         })
     }
 

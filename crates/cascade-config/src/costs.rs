@@ -143,10 +143,11 @@ impl CostFile {
     /// One that cannot be read, or holds anything else.
     pub fn open(path: &Path) -> Result<Self, CostError> {
         let file = path.display().to_string();
-        let text = cascade_fs::read_text(path, MOST_BYTES).map_err(|source| CostError::File {
-            file: file.clone(),
-            source,
-        })?;
+        let text =
+            cascade_core::fs::read_text(path, MOST_BYTES).map_err(|source| CostError::File {
+                file: file.clone(),
+                source,
+            })?;
         Self::parse(&text).map_err(|problem| CostError::Content { file, problem })
     }
 
@@ -165,9 +166,10 @@ impl CostFile {
         if let Some(bad) = costs.forwards.iter().find(|forward| !good(forward)) {
             return Err(format!("{bad:?} is not a forward"));
         }
-        match costs.forwards.iter().any(|forward| forward.rows == 1) {
-            true => Ok(costs),
-            false => Err("no forward of one row, which others are compared with".to_owned()),
+        if costs.forwards.iter().any(|forward| forward.rows == 1) {
+            Ok(costs)
+        } else {
+            Err("no forward of one row, which others are compared with".to_owned())
         }
     }
 
@@ -182,7 +184,7 @@ impl CostFile {
         };
         let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
         text.push('\n');
-        cascade_fs::write(path, text.as_bytes()).map_err(failed)
+        cascade_core::fs::write(path, text.as_bytes()).map_err(failed)
     }
 
     /// Checks that these are costs of `used`, which is about to be computed or to be modelled.

@@ -274,8 +274,11 @@ fn unknown_key<X: FurtherKeys, E: Error>(key: &str, of_model: &[&str]) -> E {
         return E::custom(format!("unknown field `{key}`: {hint}"));
     }
     let further = X::names();
-    let known = of_model.iter().chain(&further);
-    let known: Vec<String> = known.map(|key| format!("`{key}`")).collect();
+    let known: Vec<String> = of_model
+        .iter()
+        .chain(&further)
+        .map(|key| format!("`{key}`"))
+        .collect();
     let known = known.join(", ");
     E::custom(format!("unknown field `{key}`, expected one of {known}"))
 }

@@ -122,8 +122,9 @@ impl ModelPool {
                 continue;
             }
             counted.push(identity);
-            let estimate = self.estimate(neural, tokens, config.max_nodes);
-            let estimate = estimate.map_err(fail)?;
+            let estimate = self
+                .estimate(neural, tokens, config.max_nodes)
+                .map_err(fail)?;
             let demand = Demand::of(neural, estimate, neural.dtype_on(spec == DeviceSpec::Cpu));
             match demands.iter_mut().find(|(known, _)| *known == spec) {
                 Some((_, all)) => all.add(demand),
@@ -173,15 +174,12 @@ impl ModelPool {
             if self.stand_in(&neural.name).is_some() {
                 continue;
             }
-            match neural.is_head {
-                true => {
-                    let head = self.head_of(neural, &target.model).map_err(fail)?;
-                    cache_use.heads.push(head);
-                }
-                false => {
-                    let model = self.model(neural).map_err(fail)?;
-                    cache_use.models.push(Arc::clone(&model.model));
-                }
+            if neural.is_head {
+                let head = self.head_of(neural, &target.model).map_err(fail)?;
+                cache_use.heads.push(head);
+            } else {
+                let model = self.model(neural).map_err(fail)?;
+                cache_use.models.push(Arc::clone(&model.model));
             }
         }
         let caches = self.caches(config, 1)?.into_iter();
@@ -213,9 +211,10 @@ impl ModelPool {
             .info()
             .max_context
             .map_or(tokens, |most| most.min(tokens));
-        let fit = match target.model.gathers() {
-            true => self.sessions_that_fit(&config.plain(), tokens)?,
-            false => Some(1),
+        let fit = if target.model.gathers() {
+            self.sessions_that_fit(&config.plain(), tokens)?
+        } else {
+            Some(1)
         };
         let texts = fit.unwrap_or(MOST_PLAIN_TEXTS).min(MOST_PLAIN_TEXTS);
         Ok(NonZeroUsize::new(texts).unwrap_or(NonZeroUsize::MIN))
@@ -244,8 +243,9 @@ impl ModelPool {
 
     fn check_demand(&self, config: &Config, spec: DeviceSpec, demand: &Demand<'_>) -> Result<()> {
         let device = self.device(demand.model).map(|opened| opened.device);
-        let free = device.and_then(|device| device.free_memory());
-        let free = free.map_err(|source| Error::model(&config.label, "device", source))?;
+        let free = device
+            .and_then(|device| device.free_memory())
+            .map_err(|source| Error::model(&config.label, "device", source))?;
         let Some(free) = free.filter(|free| demand.total.total() > free.bytes) else {
             return Ok(());
         };

@@ -192,8 +192,9 @@ impl ModelPool {
         let devices = lock(&self.devices);
         let auto = devices.get(&DeviceSpec::Auto);
         let is_news = |opened: &&OpenDevice| !opened.no_driver || self.options.device.is_some();
-        let reason = auto.filter(is_news);
-        let reason = reason.and_then(|opened| opened.no_gpu.as_ref());
+        let reason = auto
+            .filter(is_news)
+            .and_then(|opened| opened.no_gpu.as_ref());
         let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
         let mut fallbacks: Vec<String> = devices
             .values()
@@ -220,10 +221,7 @@ impl ModelPool {
                 None => "default".to_owned(),
             },
             device: opened.spec.to_string(),
-            threads: match on_cpu {
-                true => compute_threads(),
-                false => 1,
-            },
+            threads: if on_cpu { compute_threads() } else { 1 },
         })
     }
 

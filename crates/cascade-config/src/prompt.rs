@@ -217,9 +217,10 @@ impl PromptTemplate {
 
     /// Number of turns that it asks: all of them in a conversation, otherwise one.
     pub fn turns(self, content: &Content) -> usize {
-        match self.is_conversation() {
-            true => content.turns().len(),
-            false => 1,
+        if self.is_conversation() {
+            content.turns().len()
+        } else {
+            1
         }
     }
 
@@ -256,9 +257,10 @@ impl PromptTemplate {
                 turns,
             });
         }
-        Ok(match self.is_conversation() {
-            true => vicuna::conversation(&messages, answers),
-            false => messages.into_iter().next().unwrap_or_default().into_owned(),
+        Ok(if self.is_conversation() {
+            vicuna::conversation(&messages, answers)
+        } else {
+            messages.into_iter().next().unwrap_or_default().into_owned()
         })
     }
 

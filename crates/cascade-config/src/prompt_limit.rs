@@ -174,9 +174,10 @@ fn cut(tokens: &[TokenId], special: &[TokenId], limit: usize, left: bool) -> Opt
     let room = limit
         .checked_sub(before.len() + behind.len())
         .filter(|&room| room > 0)?;
-    let text = match left {
-        true => &text[text.len().saturating_sub(room)..],
-        false => &text[..room.min(text.len())],
+    let text = if left {
+        &text[text.len().saturating_sub(room)..]
+    } else {
+        &text[..room.min(text.len())]
     };
     Some([before, text, behind].concat())
 }

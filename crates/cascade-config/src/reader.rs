@@ -47,11 +47,12 @@ impl Config {
         if let Some(text) = locator::config(&label)? {
             return Self::parse_with::<K>(text, &label, "");
         }
-        let text =
-            cascade_fs::read_text(path, LARGEST_CONFIG).map_err(|source| Error::Unreadable {
+        let text = cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(|source| {
+            Error::Unreadable {
                 file: path.to_owned(),
                 source,
-            })?;
+            }
+        })?;
         Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
     }
 
@@ -211,8 +212,9 @@ impl Reader<'_> {
                 source: Box::new(source),
             }
         };
-        let tokenizer = keys.tokenizer;
-        let tokenizer = tokenizer.map(|text| self.source(&own("tokenizer"), &text));
+        let tokenizer = keys
+            .tokenizer
+            .map(|text| self.source(&own("tokenizer"), &text));
         let dtype = keys.dtype.as_deref().map(parse_dtype).transpose();
         let cache_dtype = keys.cache_dtype.as_deref().map(parse_cache_type);
         Ok(Neural {

@@ -273,9 +273,12 @@ impl Draw {
         if self.0.random_bool(0.3) {
             return ScheduleConfig::Online;
         }
-        let mut entry = |row: usize, column: usize| match column < row {
-            true => 0,
-            false => self.0.random_range(0..9),
+        let mut entry = |row: usize, column: usize| {
+            if column < row {
+                0
+            } else {
+                self.0.random_range(0..9)
+            }
         };
         let rows = (0..drafters).map(|row| (0..drafters).map(|j| entry(row, j)).collect());
         let k = KMatrix::new(rows.collect(), Convention::Added).unwrap();

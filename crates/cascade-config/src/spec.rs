@@ -103,13 +103,12 @@ impl CascadeSpec {
         }
         let neural = self.drafters.len();
         let nodes = self.nodes(label, options)?;
-        let schedule = match self.has_k() || drafters.is_empty() {
-            false => ScheduleConfig::Online,
-            true => {
-                let tokens = self.for_target(label, &drafters, nodes)?;
-                let k = k_matrix(neural, &tokens).map_err(|error| Error::cascade(label, error))?;
-                k.into()
-            }
+        let schedule = if self.has_k() || drafters.is_empty() {
+            let tokens = self.for_target(label, &drafters, nodes)?;
+            let k = k_matrix(neural, &tokens).map_err(|error| Error::cascade(label, error))?;
+            k.into()
+        } else {
+            ScheduleConfig::Online
         };
         for drafter in &mut drafters {
             drafter.stop_rule_mut().clone_from(&self.stop_rule);
@@ -181,9 +180,10 @@ impl CascadeSpec {
 
     fn for_target(&self, label: &str, drafters: &[Drafter], nodes: usize) -> Result<Vec<usize>> {
         let Some(tokens) = &self.draft_tokens else {
-            return Ok(match self.is_tree_alone() {
-                true => vec![tree_depth(nodes)],
-                false => default_draft_tokens(self.drafters.len(), self.text.is_some()),
+            return Ok(if self.is_tree_alone() {
+                vec![tree_depth(nodes)]
+            } else {
+                default_draft_tokens(self.drafters.len(), self.text.is_some())
             });
         };
         if tokens.len() == drafters.len() {

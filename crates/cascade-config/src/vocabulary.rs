@@ -103,8 +103,11 @@ fn differences<'a>(
 }
 
 fn note(drafter: &str, target: &str, differences: &[Difference]) -> String {
-    let named = differences.iter().take(NAMED).map(Difference::in_words);
-    let named: Vec<String> = named.collect();
+    let named: Vec<String> = differences
+        .iter()
+        .take(NAMED)
+        .map(Difference::in_words)
+        .collect();
     let further = match differences.len().saturating_sub(NAMED) {
         0 => String::new(),
         further => format!(", and {further} more"),

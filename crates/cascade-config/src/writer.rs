@@ -139,9 +139,10 @@ impl ModelKeys {
             name: Some(name.clone()).filter(|name| *name != last_part(&model)),
             model: Some(model),
             // A head has the target's.
-            tokenizer: match is_head {
-                true => None,
-                false => tokenizer.as_ref().map(model_text).transpose()?,
+            tokenizer: if *is_head {
+                None
+            } else {
+                tokenizer.as_ref().map(model_text).transpose()?
             },
             dtype: dtype.map(|dtype| dtype.to_string()),
             cache_dtype: cache_dtype.map(|cache| cache.to_string()),

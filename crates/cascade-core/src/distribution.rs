@@ -499,8 +499,10 @@ impl Distribution {
     fn sparse_part(&self, mut reweigh: impl FnMut(TokenId, f64) -> f64) -> Weights {
         let mut kept = (Vec::new(), Vec::new());
         if let Weights::Sparse { tokens, weights } = &self.weights {
-            let pairs = tokens.iter().zip(weights);
-            let pairs = pairs.map(|(&token, &weight)| (token, reweigh(token, weight)));
+            let pairs = tokens
+                .iter()
+                .zip(weights)
+                .map(|(&token, &weight)| (token, reweigh(token, weight)));
             kept = pairs.filter(|&(_, weight)| weight > 0.0).unzip();
         }
         let (tokens, weights) = kept;

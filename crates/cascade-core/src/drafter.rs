@@ -142,9 +142,10 @@ impl ScoredTree {
     /// Every draw, in the order in which a review must consider siblings; a token that was not
     /// drawn is a point mass.
     pub fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        let certain = match self.is_drawn() {
-            true => 0..0,
-            false => 0..self.tree.len(),
+        let certain = if self.is_drawn() {
+            0..0
+        } else {
+            0..self.tree.len()
         };
         let certain = certain.map(|node| Candidate {
             node,

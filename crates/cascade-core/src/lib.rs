@@ -22,6 +22,7 @@ mod drafter;
 mod error;
 pub mod exp;
 mod fingerprint;
+pub mod fs;
 mod hidden;
 mod matrix;
 mod noise;

@@ -181,8 +181,9 @@ impl ToyScorer {
 
 /// Of the tree's nodes, and of the most probable tokens.
 fn gathered(rows: &[ToyRow], tree: &TokenTree) -> GatheredProbs {
-    let most = rows.iter();
-    let most = most.map(|row| row.probability(row.argmax as TokenId));
+    let most = rows
+        .iter()
+        .map(|row| row.probability(row.argmax as TokenId));
     let nodes = (0..tree.len()).map(|node| {
         let row = &rows[TokenTree::row(tree.parent(node))];
         row.probability(tree.token(node))

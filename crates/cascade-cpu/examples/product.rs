@@ -35,8 +35,8 @@ fn main() {
             continue;
         }
         let row = vec![0x35; inputs / format.block_values() * format.block_bytes()];
-        let packed = Packed::from_rows(format, inputs, outputs, |_, to| to.copy_from_slice(&row));
-        let packed = packed.expect("memory for weights");
+        let packed = Packed::from_rows(format, inputs, outputs, |_, to| to.copy_from_slice(&row))
+            .expect("memory for weights");
         let bytes = packed.bytes();
         let linear = Linear::of_parts(vec![packed.into()]);
         let times = ROWS.map(|rows| {

@@ -74,8 +74,8 @@ pub fn attend_texts<'a>(
     heads: usize,
     head_dim: usize,
 ) -> Vec<f32> {
-    let texts = texts.into_iter();
     let texts: Vec<_> = texts
+        .into_iter()
         .map(|text| Attention::new(text, heads, head_dim))
         .collect();
     let all = texts.iter().map(Attention::duration).sum();
@@ -179,9 +179,10 @@ impl<'a> Attention<'a> {
     fn share(&self, threads: usize, all: usize) -> usize {
         let (_, heads) = self.heads;
         let pieces = (4 * threads * self.duration()).div_ceil(all.max(1)).max(1);
-        match self.keys_values.heads() >= threads.min(pieces) {
-            true => heads.div_ceil(pieces).next_multiple_of(self.shape.group),
-            false => heads.div_ceil(threads),
+        if self.keys_values.heads() >= threads.min(pieces) {
+            heads.div_ceil(pieces).next_multiple_of(self.shape.group)
+        } else {
+            heads.div_ceil(threads)
         }
     }
 
@@ -236,8 +237,10 @@ impl WithSimd for Attention<'_> {
         while start < end {
             // Heads of queries that share one of keys.
             let stop = end.min((start / group + 1) * group);
-            let queries = (start..stop).flat_map(|head| (0..rows).map(move |row| (head, row)));
-            let queries: Vec<_> = queries.map(|(head, row)| self.query(head, row)).collect();
+            let queries: Vec<_> = (start..stop)
+                .flat_map(|head| (0..rows).map(move |row| (head, row)))
+                .map(|(head, row)| self.query(head, row))
+                .collect();
             for queries in queries.chunks(QUERIES) {
                 self.block(simd, start / group, queries, &mut room, &mut mixed);
             }
@@ -394,8 +397,11 @@ impl Scored<'_> {
             &mut of_a[self.first..][..count],
             &mut of_b[self.first..][..count],
         );
-        let both = of_a.as_chunks_mut::<4>().0.iter_mut();
-        let both = both.zip(of_b.as_chunks_mut::<4>().0);
+        let both = of_a
+            .as_chunks_mut::<4>()
+            .0
+            .iter_mut()
+            .zip(of_b.as_chunks_mut::<4>().0);
         for (keys, (of_a, of_b)) in self.keys.chunks_exact(4 * dim).zip(both) {
             let keys = std::array::from_fn(
                 #[inline(always)]
@@ -523,9 +529,10 @@ impl Weighted<'_> {
     #[inline(always)]
     fn mix<S: Simd>(&self, simd: S, sums: &mut [f32; QUERIES], mixed: &mut [f32]) {
         // Sums of four queries take registers that not all CPUs have.
-        let (fours, rest) = match S::REGISTER_COUNT > 16 {
-            true => self.queries.as_chunks::<4>(),
-            false => (&[][..], self.queries),
+        let (fours, rest) = if S::REGISTER_COUNT > 16 {
+            self.queries.as_chunks::<4>()
+        } else {
+            (&[][..], self.queries)
         };
         let (sums_of_fours, sums) = sums.split_at_mut(4 * fours.len());
         let sums_of_fours = sums_of_fours.as_chunks_mut().0;
@@ -836,10 +843,10 @@ mod tests {
                 bias: ScoreBias::Shared(bias),
             })
             .collect();
-        let alone = texts
+        let alone: Vec<f32> = texts
             .iter()
-            .flat_map(|text| attend_texts([*text], heads, dim));
-        let alone: Vec<f32> = alone.collect();
+            .flat_map(|text| attend_texts([*text], heads, dim))
+            .collect();
         for threads in [1, 2, 5] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
             let together = || attend_texts(texts.iter().copied(), heads, dim);

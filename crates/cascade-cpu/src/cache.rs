@@ -356,8 +356,9 @@ impl Cache {
         let used = self.len.div_ceil(PAGE_SLOTS);
         self.pages.truncate(used + Self::SPARE_PAGES);
         let unused = self.pages.iter().skip(used);
-        let shared = unused.take_while(|held| matches!(held, Held::Shared(_)));
-        let shared = shared.count();
+        let shared = unused
+            .take_while(|held| matches!(held, Held::Shared(_)))
+            .count();
         self.pages.drain(used..used + shared);
     }
 

@@ -148,9 +148,10 @@ fn gelu_erf(x: f32) -> f32 {
     let polynomial = 1.421_413_7 + t * (-1.453_152_1 + t * 1.061_405_4);
     let polynomial = t * (0.254_829_6 + t * (-0.284_496_72 + t * polynomial));
     let half_of_rest = 0.5 * polynomial * exp(-a * a);
-    match x >= 0.0 {
-        true => x - x * half_of_rest,
-        false => x * half_of_rest,
+    if x >= 0.0 {
+        x - x * half_of_rest
+    } else {
+        x * half_of_rest
     }
 }
 

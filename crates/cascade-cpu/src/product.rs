@@ -318,8 +318,10 @@ impl Task<'_> {
             let columns = &mut self.columns[first..first + rows];
             for number in 0..columns[0].len().div_ceil(WIDTH) {
                 self.panels.multiply(isa, number, block, sums);
-                let rows = columns.iter_mut().zip(sums.iter());
-                let rows = rows.map(|(row, sums)| (&mut row[number * WIDTH..], sums));
+                let rows = columns
+                    .iter_mut()
+                    .zip(sums.iter())
+                    .map(|(row, sums)| (&mut row[number * WIDTH..], sums));
                 match &self.gated {
                     None => rows.for_each(|(to, sums)| {
                         to.iter_mut().zip(sums).for_each(|(to, sum)| *to = *sum);
@@ -437,8 +439,10 @@ mod tests {
     fn biases_are_added_to_every_row() {
         let (input, weight, bias) = (random(3 * 20), random(33 * 20), random(33));
         let plain = Linear::new(&weight, 20).unwrap().forward(&input);
-        let biased = Linear::new(&weight, 20).unwrap().with_bias(bias.clone());
-        let biased = biased.forward(&input);
+        let biased = Linear::new(&weight, 20)
+            .unwrap()
+            .with_bias(bias.clone())
+            .forward(&input);
         for (biased, plain) in biased.chunks(33).zip(plain.chunks(33)) {
             let sums: Vec<f32> = plain.iter().zip(&bias).map(|(a, b)| a + b).collect();
             assert_eq!(biased, sums);

@@ -98,11 +98,12 @@ impl Order<'_> {
             blocks,
             |blocks| blocks.for_each(|(rows, block, made)| fill((rows, block, 0, made))),
             |blocks| {
-                let pieces = blocks.flat_map(|(rows, block, made)| {
-                    let pieces = made.chunks_mut(rows * share).enumerate();
-                    pieces.map(move |(piece, made)| (rows, block, piece * share, made))
-                });
-                let pieces: Vec<_> = pieces.collect();
+                let pieces: Vec<_> = blocks
+                    .flat_map(|(rows, block, made)| {
+                        let pieces = made.chunks_mut(rows * share).enumerate();
+                        pieces.map(move |(piece, made)| (rows, block, piece * share, made))
+                    })
+                    .collect();
                 pieces.into_par_iter().for_each(fill);
             },
         );
@@ -160,9 +161,10 @@ fn pairs(step: &[f32; 32]) -> [u32; 16] {
 fn round(value: f32) -> u16 {
     let bits = value.to_bits();
     let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
-    match value.is_nan() {
-        true => bf16::NAN.to_bits(),
-        false => rounded,
+    if value.is_nan() {
+        bf16::NAN.to_bits()
+    } else {
+        rounded
     }
 }
 

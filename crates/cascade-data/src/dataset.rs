@@ -225,7 +225,7 @@ impl Dataset {
                 break;
             };
             let label = path.display().to_string();
-            let read = cascade_fs::read(&path, LARGEST_FILE);
+            let read = cascade_core::fs::read(&path, LARGEST_FILE);
             let bytes = read.map_err(|source| Error::at(ErrorKind::Io, &label, source))?;
             self.take(&label, bytes.into(), &mut taken)?;
         }

@@ -152,9 +152,10 @@ fn shortest(number: &str, negative: bool) -> String {
     let whole = if whole.is_empty() { "0" } else { whole };
     let decimals = decimals.trim_end_matches('0');
     let point = if decimals.is_empty() { "" } else { "." };
-    let sign = match negative && (whole != "0" || !decimals.is_empty()) {
-        true => "-",
-        false => "",
+    let sign = if negative && (whole != "0" || !decimals.is_empty()) {
+        "-"
+    } else {
+        ""
     };
     format!("{sign}{whole}{point}{decimals}")
 }
@@ -181,8 +182,10 @@ fn letter(answer: &str) -> Option<Letter> {
         let found = lower.match_indices(words);
         found.filter_map(move |(at, _)| Some((at, leading_letter(&answer[at + words.len()..])?)))
     });
-    let last = named.chain(said).max_by_key(|(at, _)| *at);
-    let last = last.map(|(_, letter)| letter);
+    let last = named
+        .chain(said)
+        .max_by_key(|(at, _)| *at)
+        .map(|(_, letter)| letter);
     last.or_else(|| alone(answer))
 }
 

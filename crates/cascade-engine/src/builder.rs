@@ -237,11 +237,13 @@ fn fitting(
         .iter()
         .try_for_each(|level| check_hidden(level, target))?;
     let target_rows = target.info().vocab_size;
-    let drafters = drafters.into_iter().map(|level| match level {
-        Level::Neural(neural) => Level::Neural(neural.drafting_for(target_rows, notices)),
-        statistical => statistical,
-    });
-    let drafters: Vec<Level> = drafters.collect();
+    let drafters: Vec<Level> = drafters
+        .into_iter()
+        .map(|level| match level {
+            Level::Neural(neural) => Level::Neural(neural.drafting_for(target_rows, notices)),
+            statistical => statistical,
+        })
+        .collect();
     let neural = drafters.iter().filter_map(|level| match level {
         Level::Neural(neural) => Some(neural),
         Level::Statistical(_) => None,

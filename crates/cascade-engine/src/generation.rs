@@ -249,9 +249,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             return Err(Finish::ContextFull);
         };
         // One token less than remains, since the target adds a bonus token.
-        Ok(match self.speculate {
-            true => (remaining - 1).min(room),
-            false => 0,
+        Ok(if self.speculate {
+            (remaining - 1).min(room)
+        } else {
+            0
         })
     }
 
@@ -293,9 +294,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             levels: self.level_steps(&drafted.draft, &verified.verdict, &before),
             timings,
             logprobs,
-            draft: match self.report_drafts {
-                true => logprobs::nodes(&drafted.draft, &verified.verdict),
-                false => Vec::new(),
+            draft: if self.report_drafts {
+                logprobs::nodes(&drafted.draft, &verified.verdict)
+            } else {
+                Vec::new()
             },
             finish,
         })
@@ -317,13 +319,15 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     /// Lets the target review a draft, strictly if nothing else was asked for.
     fn verify(&mut self, draft: &Draft) -> Result<Verified> {
         let cascade = self.cascade.borrow_mut();
-        let observed = match self.speculate {
-            true => cascade.models.observed_top(&*cascade.recursion.schedule),
-            false => 0,
+        let observed = if self.speculate {
+            cascade.models.observed_top(&*cascade.recursion.schedule)
+        } else {
+            0
         };
-        let hidden = match self.speculate {
-            true => cascade.models.observed_hidden(),
-            false => HiddenLayers::NONE,
+        let hidden = if self.speculate {
+            cascade.models.observed_hidden()
+        } else {
+            HiddenLayers::NONE
         };
         let target = &mut cascade.models.target;
         let want = self
@@ -467,9 +471,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let tokens = self.context.tokens();
         let first = first_row(target.info().architecture);
         let range = range.start.max(first)..range.end.min(tokens.len());
-        match range.is_empty() {
-            true => Ok(Vec::new()),
-            false => logprobs::of_tokens(target, tokens, range, top),
+        if range.is_empty() {
+            Ok(Vec::new())
+        } else {
+            logprobs::of_tokens(target, tokens, range, top)
         }
     }
 

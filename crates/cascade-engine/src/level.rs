@@ -144,8 +144,10 @@ impl Neural {
         want: Want,
     ) -> Result<(Scores, ForwardCost)> {
         let before = self.scorer.usage();
-        let scores = self.scorer.score(context, tree, want);
-        let scores = scores.map_err(|source| self.failed(source))?;
+        let scores = self
+            .scorer
+            .score(context, tree, want)
+            .map_err(|source| self.failed(source))?;
         let spent = self.scorer.usage().since(&before);
         let cost = ForwardCost {
             rows: spent.all_rows() as usize,

@@ -51,8 +51,7 @@ pub(crate) fn of_tokens(
     let Some(logits) = &scores.logits else {
         return Ok(Vec::new());
     };
-    let rows = (0..own.len()).map(|row| logits.row(row));
-    let rows = rows.zip(own);
+    let rows = (0..own.len()).map(|row| logits.row(row)).zip(own);
     Ok(rows.map(|(row, &token)| of_row(row, token, top)).collect())
 }
 

@@ -100,9 +100,10 @@ impl Recursion {
                     self.chunk(drafting, context, slot, &state, decoding)
                 })?,
             };
-            let time = match decoding.is_drawn() {
-                true => Duration::ZERO,
-                false => self.clock.now().saturating_sub(started),
+            let time = if decoding.is_drawn() {
+                Duration::ZERO
+            } else {
+                self.clock.now().saturating_sub(started)
             };
             turns.push(TurnRecord {
                 turn,
@@ -120,9 +121,10 @@ impl Recursion {
     /// Lets the policies learn from a review of a draft by `levels`, those below the reviewer;
     /// without times, if tokens are [drawn](DecodingState::is_drawn).
     pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>, drawn: bool) {
-        let outcome = &match drawn {
-            true => outcome.without_times(),
-            false => *outcome,
+        let outcome = &if drawn {
+            outcome.without_times()
+        } else {
+            *outcome
         };
         self.schedule.observe(outcome);
         for (index, level) in levels.iter_mut().enumerate() {
@@ -194,9 +196,10 @@ impl Recursion {
         };
         let schedule = &mut self.schedule;
         // Leaving a draw out because of its token would bias what is left.
-        let keep = match proposed.is_drawn() {
-            true => None,
-            false => schedule.trim(slot.reviewer, slot.drafter, state, &proposed),
+        let keep = if proposed.is_drawn() {
+            None
+        } else {
+            schedule.trim(slot.reviewer, slot.drafter, state, &proposed)
         };
         let keep = |node: NodeId| match &keep {
             None => true,

@@ -168,11 +168,12 @@ impl SharedVocabulary {
             }
         }
         let gathered = want.rows == RowDetail::Gathered;
-        let softmaxes = match gathered || want.top > 0 {
-            true => (0..logits.rows())
+        let softmaxes = if gathered || want.top > 0 {
+            (0..logits.rows())
                 .map(|row| Sampling::PLAIN.distribution(logits.row(row)))
-                .collect::<Result<Vec<_>>>()?,
-            false => Vec::new(),
+                .collect::<Result<Vec<_>>>()?
+        } else {
+            Vec::new()
         };
         let top = match want.top {
             0 => None,
@@ -191,8 +192,10 @@ impl SharedVocabulary {
         let mut tokens = Vec::with_capacity(width * softmaxes.len());
         for (row, softmax) in softmaxes.iter().enumerate() {
             let best = Sampling::PLAIN.distribution(masked.row(row))?.top(width);
-            let others = (0..).filter(|token| !best.contains(token));
-            let others = others.take(width - best.len()).map(|token| (token, 0.0));
+            let others = (0..)
+                .filter(|token| !best.contains(token))
+                .take(width - best.len())
+                .map(|token| (token, 0.0));
             let best = best.iter();
             tokens.extend(best.map(|&token| (token, softmax.probability(token) as f32)));
             tokens.extend(others);
@@ -237,10 +240,9 @@ impl SharedVocabulary {
 
 /// The most probable token of a row, ties by lower id.
 fn most_probable(row: &[f32]) -> Result<TokenId> {
-    let best = (0..).zip(row).reduce(|best, next| match next.1 > best.1 {
-        true => next,
-        false => best,
-    });
+    let best = (0..)
+        .zip(row)
+        .reduce(|best, next| if next.1 > best.1 { next } else { best });
     match best {
         Some((token, &logit)) if logit > f32::NEG_INFINITY => Ok(token),
         _ => Err(Error::improper_logits(row)),

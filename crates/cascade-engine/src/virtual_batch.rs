@@ -192,8 +192,11 @@ impl State {
         let calls: Vec<Option<Call>> = self.texts.iter().map(of_level).collect();
         let texts = calls.iter().flatten().count();
         let rows = calls.iter().flatten().map(|call| call.rows).sum();
-        let seconds = calls.iter().flatten().next();
-        let seconds = seconds.map_or(0.0, |call| call.times.seconds(rows));
+        let seconds = calls
+            .iter()
+            .flatten()
+            .next()
+            .map_or(0.0, |call| call.times.seconds(rows));
         self.forwards += 1;
         let time = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
         let forward = SharedForward {

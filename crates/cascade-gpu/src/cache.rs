@@ -105,10 +105,11 @@ impl Cache {
         }
         let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
         let bytes = self.planes() * capacity * self.padded * self.dtype.bytes();
-        let grown = match self.padded == self.shape.head_dim {
-            true => self.device.allocate(bytes)?,
+        let grown = if self.padded == self.shape.head_dim {
+            self.device.allocate(bytes)?
+        } else {
             // Heads are padded with zeros that nobody writes again.
-            false => self.device.zeroed(bytes)?,
+            self.device.zeroed(bytes)?
         };
         if let (Some(old), 1..) = (&self.buffer, self.len) {
             let arguments = GrowArguments {
@@ -225,9 +226,10 @@ mod tests {
         /// Where element `i` of a slot lies: keys of all heads of a layer come before their values.
         fn place(&self, plane: usize, slot: usize, i: usize) -> usize {
             let start = plane * self.cache.capacity * PADDED;
-            match plane % (2 * SHAPE.kv_heads) < SHAPE.kv_heads {
-                true => start + slot * PADDED + i,
-                false => start + i * self.cache.capacity + slot,
+            if plane % (2 * SHAPE.kv_heads) < SHAPE.kv_heads {
+                start + slot * PADDED + i
+            } else {
+                start + i * self.cache.capacity + slot
             }
         }
 

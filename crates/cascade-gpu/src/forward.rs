@@ -141,9 +141,10 @@ impl Forward<'_> {
             stream: self.entering(norm),
         };
         let grid = [table.size.div_ceil(128), self.rows.div_ceil(8), 1];
-        let kernel = match table.blocks {
-            true => Kernel::EmbedQ8,
-            false => Kernel::Embed,
+        let kernel = if table.blocks {
+            Kernel::EmbedQ8
+        } else {
+            Kernel::Embed
         };
         let launch = Launch::new(kernel, grid, 256, arguments);
         self.launches.push(launch.reading("embedding", 0));
@@ -266,9 +267,10 @@ impl Forward<'_> {
         };
         let kernel = Kernel::attention(self.dtype, self.padded);
         let launch = Launch::new(kernel, grid, threads, arguments);
-        let purpose = match to_source {
-            true => "attention to the source",
-            false => "attention",
+        let purpose = if to_source {
+            "attention to the source"
+        } else {
+            "attention"
         };
         self.launches.push(launch.reading(purpose, 0));
     }

@@ -214,8 +214,8 @@ impl Runner {
         let Some(launches) = last.map(Program::launches) else {
             return Ok(Vec::new());
         };
-        let nothing = Launch::new(Kernel::Keep, [1; 3], 32, KeepArguments::zeroed());
-        let nothing = nothing.reading("nothing", 0);
+        let nothing =
+            Launch::new(Kernel::Keep, [1; 3], 32, KeepArguments::zeroed()).reading("nothing", 0);
         let mut costs = vec![self.cost(vec![nothing; launches.len()], repeats)?];
         for launch in launches {
             if costs.iter().all(|cost| cost.purpose != launch.purpose) {
@@ -237,8 +237,9 @@ impl Runner {
         let program = self.device.record(launches)?;
         // The first run loads what later ones find.
         self.device.run(&program)?;
-        let times = (0..repeats.max(1)).map(|_| self.device.time(|| self.device.run(&program)));
-        let mut times = times.collect::<Result<Vec<_>>>()?;
+        let mut times = (0..repeats.max(1))
+            .map(|_| self.device.time(|| self.device.run(&program)))
+            .collect::<Result<Vec<_>>>()?;
         times.sort_by(f64::total_cmp);
         Ok(LaunchCost {
             seconds: times[times.len() / 2],

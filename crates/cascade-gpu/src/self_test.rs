@@ -79,12 +79,13 @@ impl Device {
             .filter(|check| check.fault.is_some())
             .map(ToString::to_string)
             .collect();
-        match wrong.is_empty() {
-            true => Ok(()),
-            false => Err(Error::SelfTest {
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::SelfTest {
                 device: self.name(),
                 faults: wrong.join("; "),
-            }),
+            })
         }
     }
 }
@@ -322,14 +323,15 @@ fn misread(logits: &[f32], read: &crate::Readout, picks: &[(u32, u32)]) -> Optio
             return Some(format!("token {argmax} is not the most probable"));
         }
     }
-    let greatest = rows.iter().zip(&read.argmax);
-    let greatest: Vec<f64> = greatest
+    let greatest: Vec<f64> = rows
+        .iter()
+        .zip(&read.argmax)
         .map(|(row, &t)| probability(row, t as usize))
         .collect();
-    let picked = picks
+    let picked: Vec<f64> = picks
         .iter()
-        .map(|&(row, t)| probability(rows[row as usize], t as usize));
-    let picked: Vec<f64> = picked.collect();
+        .map(|&(row, t)| probability(rows[row as usize], t as usize))
+        .collect();
     let of_greatest = differs(&read.greatest, &greatest, 1e-4);
     of_greatest.or_else(|| differs(&read.picks, &picked, 1e-4))
 }
@@ -397,11 +399,8 @@ impl Attention {
 
     fn run(&mut self, tree: bool, build: impl FnOnce(&mut Forward<'_>, &Self)) -> Result<()> {
         // The last row is the second's sibling, if they are a tree.
-        let positions: [u32; ROWS] = match tree {
-            true => [0, 1, 1],
-            false => [0, 1, 2],
-        }
-        .map(|at| at + PAST as u32);
+        let positions: [u32; ROWS] =
+            (if tree { [0, 1, 1] } else { [0, 1, 2] }).map(|at| at + PAST as u32);
         let paths = [vec![0], vec![0, 1], vec![0, 2]].map(|path| {
             let slots = path.into_iter().map(|slot: usize| slot + PAST);
             slots.collect::<Vec<usize>>()

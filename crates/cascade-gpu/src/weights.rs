@@ -298,9 +298,10 @@ impl<'a> Loader<'a> {
     /// What loading fails with.
     pub fn table(&mut self, name: &str, rows: usize, size: usize) -> Result<Table> {
         let blocks = self.dtype == DType::Q8;
-        let rows = match blocks {
-            true => self.table_of_blocks(name, rows, size)?,
-            false => self.table_of_numbers(name, rows, size)?,
+        let rows = if blocks {
+            self.table_of_blocks(name, rows, size)?
+        } else {
+            self.table_of_numbers(name, rows, size)?
         };
         Ok(Table { rows, size, blocks })
     }
@@ -388,13 +389,14 @@ impl<'a> Loader<'a> {
     }
 
     fn check_inputs(&self, name: &str, inputs: usize) -> Result<()> {
-        match self.dtype != DType::F32 && !inputs.is_multiple_of(BLOCK) {
-            true => Err(Error::Size {
+        if self.dtype != DType::F32 && !inputs.is_multiple_of(BLOCK) {
+            Err(Error::Size {
                 what: format!("the number of inputs of {name}"),
                 size: inputs,
                 needed: "a multiple of 32",
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -679,12 +681,13 @@ fn check_stored(
     asked: StorageDType,
     needed: usize,
 ) -> Result<()> {
-    match stored == asked && bytes == needed {
-        true => Ok(()),
-        false => Err(Error::Weights(
+    if stored == asked && bytes == needed {
+        Ok(())
+    } else {
+        Err(Error::Weights(
             format!("{name} has {bytes} bytes of {stored:?}, and {needed} of {asked:?} are needed")
                 .into(),
-        )),
+        ))
     }
 }
 

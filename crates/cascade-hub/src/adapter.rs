@@ -47,13 +47,15 @@ fn refused(place: &Place<'_>, file: &str, settings: Option<&ModelFile>, model: b
         ends && !name.starts_with("adapter_")
     };
     let beside = model && place.names().iter().any(is_weights);
-    let without = match beside {
-        true => format!("; to run the weights without it, take {file} out of the folder"),
-        false => String::new(),
+    let without = if beside {
+        format!("; to run the weights without it, take {file} out of the folder")
+    } else {
+        String::new()
     };
-    let what = match beside {
-        true => format!("has an adapter ({kind}, {file}) beside its weights, which changes them"),
-        false => format!("is an adapter ({kind}, {file}), not a model"),
+    let what = if beside {
+        format!("has an adapter ({kind}, {file}) beside its weights, which changes them")
+    } else {
+        format!("is an adapter ({kind}, {file}), not a model")
     };
     let base = match settings["base_model_name_or_path"].as_str() {
         Some(base) if !base.is_empty() => base,

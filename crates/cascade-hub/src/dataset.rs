@@ -53,9 +53,10 @@ impl<'a> HubDataset<'a> {
     /// As [`files`](Self::files), for this file; and a download that fails.
     pub fn fetch(&mut self, file: &str) -> Result<PathBuf> {
         // The name becomes a path in the cache.
-        let found = match is_plain_name(file) {
-            true => self.0.find(file)?,
-            false => None,
+        let found = if is_plain_name(file) {
+            self.0.find(file)?
+        } else {
+            None
         };
         found.ok_or_else(|| self.0.not_here(file))
     }

@@ -32,7 +32,7 @@ pub(crate) const FORMATS: [(WeightFormat, &str, &str); 2] = [
 
 /// The largest JSON file of a model that is read into memory. Tokenizers of 256,000 tokens take
 /// 35 MB.
-pub const LARGEST_JSON: u64 = 128 * cascade_fs::MIB;
+pub const LARGEST_JSON: u64 = 128 * cascade_core::fs::MIB;
 
 /// One file of a model.
 #[derive(Clone, PartialEq, Eq)]
@@ -57,20 +57,19 @@ impl ModelFile {
         let bytes = match self {
             Self::Disk(path) => {
                 let unreadable = |source| format!("cannot read {self}: {source}");
-                let read = cascade_fs::read(path, LARGEST_JSON).map_err(unreadable);
+                let read = cascade_core::fs::read(path, LARGEST_JSON).map_err(unreadable);
                 Cow::Owned(read.map_err(|message| Error::new(ErrorKind::Io, message))?)
             }
             Self::Embedded { bytes, .. } => Cow::Borrowed(*bytes),
         };
-        match bytes.starts_with(b"version https://git-lfs") {
-            true => {
-                let message = format!(
+        if bytes.starts_with(b"version https://git-lfs") {
+            let message = format!(
                     "{self} is a pointer that git leaves in place of a large file; run `git lfs pull` in its folder, or \
                      download the file itself"
                 );
-                Err(Error::new(ErrorKind::Damaged, message))
-            }
-            false => Ok(bytes),
+            Err(Error::new(ErrorKind::Damaged, message))
+        } else {
+            Ok(bytes)
         }
     }
 }
@@ -173,9 +172,10 @@ impl TokenizerFiles {
             special_tokens: beside(SPECIAL_TOKENS),
             added_tokens: beside(ADDED_TOKENS),
         };
-        match path.extension().is_some_and(|ending| ending == "model") {
-            true => Self::SentencePiece(files),
-            false => Self::Json(files),
+        if path.extension().is_some_and(|ending| ending == "model") {
+            Self::SentencePiece(files)
+        } else {
+            Self::Json(files)
         }
     }
 

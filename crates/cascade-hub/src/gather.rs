@@ -186,8 +186,10 @@ fn read_index(index: &ModelFile) -> Result<BTreeMap<String, String>> {
         let message = format!("{index} is not valid JSON: {source}; {cure}");
         Error::new(ErrorKind::Damaged, message)
     })?;
-    let map = json.get("weight_map").and_then(|map| map.as_object());
-    let map = map.ok_or_else(|| bad("there is no \"weight_map\" from tensors to files".into()))?;
+    let map = json
+        .get("weight_map")
+        .and_then(|map| map.as_object())
+        .ok_or_else(|| bad("there is no \"weight_map\" from tensors to files".into()))?;
     let mut shard_of = BTreeMap::new();
     for (tensor, file) in map {
         match file.as_str().filter(|name| is_plain_name(name)) {
@@ -199,8 +201,9 @@ fn read_index(index: &ModelFile) -> Result<BTreeMap<String, String>> {
             }
         };
     }
-    match shard_of.is_empty() {
-        true => Err(bad("\"weight_map\" is empty".into())),
-        false => Ok(shard_of),
+    if shard_of.is_empty() {
+        Err(bad("\"weight_map\" is empty".into()))
+    } else {
+        Ok(shard_of)
     }
 }

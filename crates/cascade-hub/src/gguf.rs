@@ -36,14 +36,17 @@ fn parts(path: &Path) -> Result<Vec<PathBuf>> {
     let Some((name, count)) = stem.and_then(first_part) else {
         return Ok(vec![path.to_owned()]);
     };
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let extension = extension.unwrap_or("gguf");
+    let extension = path
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .unwrap_or("gguf");
     let part = |number: usize| {
         path.with_file_name(format!("{name}-{number:05}-of-{count:05}.{extension}"))
     };
-    let check = |part: PathBuf| match part.is_file() {
-        true => Ok(part),
-        false => {
+    let check = |part: PathBuf| {
+        if part.is_file() {
+            Ok(part)
+        } else {
             let message = format!(
                 "{} is the first of {count} parts, and {} is not beside it; copy or download that file too",
                 path.display(),

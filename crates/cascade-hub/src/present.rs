@@ -41,9 +41,10 @@ pub(crate) fn of_gguf(file: &Path) -> Vec<PathBuf> {
 }
 
 fn files(folder: &Path, belongs: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let folder = match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
     };
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

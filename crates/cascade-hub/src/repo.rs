@@ -349,18 +349,19 @@ impl<'a> HubRepo<'a> {
                 "and put an access token of that account into HF_TOKEN (or run `hf auth login`)"
             }
         };
-        let message = match gated {
-            true => format!(
+        let message = if gated {
+            format!(
                 "{file} of {self} is gated (HTTP {status}): accept the terms on {} while logged in, {token}; if that is \
                  done, ask there whether access was granted",
                 self.page()
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "{} refused {file} of {self} (HTTP {status}): it does not exist, is private, or is gated; check the \
                  name, accept the terms on its page, and put an access token into HF_TOKEN (or log in with `hf auth \
                  login`)",
                 self.options.endpoint
-            ),
+            )
         };
         Error::new(ErrorKind::Denied, message)
     }

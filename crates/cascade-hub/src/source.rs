@@ -164,8 +164,10 @@ impl ModelSource {
             Found::File(_) => return Ok(vec![None; names.len()]),
             Found::Place(place) => place,
         };
-        let files = names.iter().map(|name| place.find(name));
-        let files = files.collect::<Result<Vec<_>>>()?;
+        let files = names
+            .iter()
+            .map(|name| place.find(name))
+            .collect::<Result<Vec<_>>>()?;
         match names.first() {
             Some(name) if files.iter().all(Option::is_none) => {
                 place.unknown(name).map_or(Ok(files), Err)

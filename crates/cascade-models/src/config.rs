@@ -138,8 +138,8 @@ mod tests {
             }
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-            let config = ModelConfig::parse(&ModelFile::Disk(path), &json);
-            let config = config.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let config = ModelConfig::parse(&ModelFile::Disk(path), &json)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             kinds.insert(json["model_type"].as_str().unwrap().to_owned());
             match KNOWN.iter().find(|(known, _)| *known == name) {
                 None => assert_eq!(config.warnings(), [""; 0], "{name}"),

@@ -52,9 +52,10 @@ impl MemoryEstimate {
         nodes: usize,
     ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
-        let dtype = match dtype == DType::Stored && device.is_own_gpu() {
-            true => CheckpointWeights(Checkpoint::open(files)?).dtype_on(device, dtype),
-            false => dtype,
+        let dtype = if dtype == DType::Stored && device.is_own_gpu() {
+            CheckpointWeights(Checkpoint::open(files)?).dtype_on(device, dtype)
+        } else {
+            dtype
         };
         let mut estimate = Self::of_info(&config.info(), dtype, tokens, nodes);
         if device.is_cpu() {

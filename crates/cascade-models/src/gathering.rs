@@ -45,9 +45,10 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
     }
     while let Some((_, first, _)) = begun.first() {
         let model = Arc::clone(first.model());
-        let same = begun.iter_mut();
-        let same = same.filter(|(_, session, _)| Arc::ptr_eq(session.model(), &model));
-        let same = same.map(|(number, session, scoring)| (number, &mut **session, scoring));
+        let same = begun
+            .iter_mut()
+            .filter(|(_, session, _)| Arc::ptr_eq(session.model(), &model))
+            .map(|(number, session, scoring)| (number, &mut **session, scoring));
         let (numbers, calls): (Vec<_>, Vec<_>) = same
             .map(|(number, session, scoring)| (*number, (session, scoring)))
             .unzip();
@@ -88,43 +89,47 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
     }
-    let needs = calls.iter().map(|(session, scoring)| RowsNeeded {
-        context: session.missing(scoring),
-        nodes: scoring.nodes(),
-    });
-    let needs: Vec<RowsNeeded> = needs.collect();
-    let shares = match model.gathers() {
-        true => {
-            let waiting = waiting(&calls);
-            let taking_part = needs.iter().zip(&waiting);
-            let taking_part = taking_part.filter_map(|(need, waits)| (!waits).then_some(*need));
-            let taking_part: Vec<_> = taking_part.collect();
-            let mut shares = shares(&taking_part, chunk, company).into_iter();
-            let share = |waits| match waits {
-                true => None,
-                false => shares.next().flatten(),
-            };
-            waiting.into_iter().map(share).collect()
-        }
+    let needs: Vec<RowsNeeded> = calls
+        .iter()
+        .map(|(session, scoring)| RowsNeeded {
+            context: session.missing(scoring),
+            nodes: scoring.nodes(),
+        })
+        .collect();
+    let shares = if model.gathers() {
+        let waiting = waiting(&calls);
+        let taking_part: Vec<_> = needs
+            .iter()
+            .zip(&waiting)
+            .filter_map(|(need, waits)| (!waits).then_some(*need))
+            .collect();
+        let mut shares = shares(&taking_part, chunk, company).into_iter();
+        let share = |waits| if waits { None } else { shares.next().flatten() };
+        waiting.into_iter().map(share).collect()
+    } else {
         // Sessions take turns.
-        false => needs
+        needs
             .iter()
             .enumerate()
             .map(|(turn, need)| (turn == 0).then(|| need.context.min(chunk)))
-            .collect::<Vec<_>>(),
+            .collect::<Vec<_>>()
     };
-    let rows = calls.iter_mut().zip(&shares);
-    let rows = rows.filter_map(|((session, scoring), share)| {
-        share.map(|allowed| session.new_rows(scoring, allowed))
-    });
-    let rows: Vec<_> = rows.collect();
+    let rows: Vec<_> = calls
+        .iter_mut()
+        .zip(&shares)
+        .filter_map(|((session, scoring), share)| {
+            share.map(|allowed| session.new_rows(scoring, allowed))
+        })
+        .collect();
     let reads_prompt =
         |(need, share): (&RowsNeeded, &Option<usize>)| need.is_prompt() && share.is_some();
     let reads_prompt = needs.iter().zip(&shares).any(reads_prompt);
     let mut of_texts = rows.iter().map(|rows| rows.plan.rows());
-    let computed = shares.iter();
-    let computed = computed.map(|share| share.and_then(|_| of_texts.next()));
-    let computed = computed.map(Option::unwrap_or_default).collect();
+    let computed = shares
+        .iter()
+        .map(|share| share.and_then(|_| of_texts.next()))
+        .map(Option::unwrap_or_default)
+        .collect();
     let mut given = model.network().forward(rows).into_iter();
     let mut take = |(session, scoring): (&mut Session, &mut Scoring), share: Option<usize>| {
         let given = share.and_then(|_| given.next())?;
@@ -142,8 +147,11 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
 fn waiting(calls: &[(&mut Session, &mut Scoring)]) -> Vec<bool> {
     let mut waiting: Vec<bool> = Vec::with_capacity(calls.len());
     for (session, scoring) in calls {
-        let older = calls.iter().zip(&waiting).filter(|(_, waits)| !**waits);
-        let mut older = older.map(|((other, its), _)| (&**other, &**its));
+        let mut older = calls
+            .iter()
+            .zip(&waiting)
+            .filter(|(_, waits)| !**waits)
+            .map(|((other, its), _)| (&**other, &**its));
         let waits = older.any(|other| session.waits_for(scoring, other));
         waiting.push(waits);
     }
@@ -203,8 +211,8 @@ mod tests {
     use super::*;
 
     fn of(needs: &[(usize, usize)]) -> Vec<Option<usize>> {
-        let needs = needs.iter();
         let needs: Vec<RowsNeeded> = needs
+            .iter()
             .map(|&(context, nodes)| RowsNeeded { context, nodes })
             .collect();
         shares(&needs, 512, Company::Alone)

@@ -124,12 +124,13 @@ pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> R
             id => vec![id],
         };
         let ids: Option<BTreeSet<i64>> = ids.into_iter().map(Value::as_i64).collect();
-        let ids = ids.filter(|ids| ids.iter().all(|id| *id >= -1));
-        let ids = ids.ok_or_else(|| Error::Config {
-            file: file.to_string(),
-            problem: format!("\"eos_token_id\" is {named}, not an id or a list of such"),
-            cure: format!("take {} from the model the weights came from", short(file)),
-        })?;
+        let ids = ids
+            .filter(|ids| ids.iter().all(|id| *id >= -1))
+            .ok_or_else(|| Error::Config {
+                file: file.to_string(),
+                problem: format!("\"eos_token_id\" is {named}, not an id or a list of such"),
+                cure: format!("take {} from the model the weights came from", short(file)),
+            })?;
         let known = |id: &i64| {
             let id = TokenId::try_from(*id).ok();
             id.filter(|id| (*id as usize) < vocab_size)
@@ -164,8 +165,9 @@ fn short(file: &ModelFile) -> String {
 /// # Errors
 /// [`Error::Config`] if it is no object.
 pub(crate) fn warnings(generation: &Value, config: &Value) -> Result<Vec<String>> {
-    let entries = generation.as_object();
-    let entries = entries.ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
+    let entries = generation
+        .as_object()
+        .ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
     let mut warnings: Vec<String> = changing(entries).collect();
     let unknown: Vec<&str> = unknown(entries).collect();
     if !unknown.is_empty() {

@@ -223,8 +223,11 @@ fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
     }
     let useless =
         |name: &str| ["t2d", "d2t"].contains(&name) || name.ends_with("rotary_emb.inv_freq");
-    let left = unused.iter().filter(|name| !useless(name));
-    let left: Vec<&str> = left.map(String::as_str).collect();
+    let left: Vec<&str> = unused
+        .iter()
+        .filter(|name| !useless(name))
+        .map(String::as_str)
+        .collect();
     match left.first() {
         None => Ok(()),
         Some(example) => Err(Error::Head {

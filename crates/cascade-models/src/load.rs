@@ -160,11 +160,16 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
 
 /// The tokens that end a generation, as [`LoadedModel::eos_token_ids`] has them.
 pub(crate) fn end_tokens(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Ends> {
-    let generation = files.generation_config.as_ref();
-    let generation = generation.map(|file| Ok::<_, Error>((file, read_json::<Value>(file)?)));
-    let generation = generation.transpose()?;
-    let stated = generation.iter().map(|(file, json)| (*file, json));
-    let stated: Vec<_> = stated.chain([(&files.config, config)]).collect();
+    let generation = files
+        .generation_config
+        .as_ref()
+        .map(|file| Ok::<_, Error>((file, read_json::<Value>(file)?)))
+        .transpose()?;
+    let stated: Vec<_> = generation
+        .iter()
+        .map(|(file, json)| (*file, json))
+        .chain([(&files.config, config)])
+        .collect();
     generation::end_tokens(&stated, vocab_size)
 }
 

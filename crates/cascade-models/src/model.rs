@@ -215,9 +215,10 @@ pub(crate) fn max_nodes(info: &ModelInfo) -> usize {
     let (mut least, mut most) = (1, LARGEST_FORWARD);
     while least + 1 < most {
         let middle = least + (most - least) / 2;
-        match fits(middle) {
-            true => least = middle,
-            false => most = middle,
+        if fits(middle) {
+            least = middle
+        } else {
+            most = middle
         }
     }
     least

@@ -75,8 +75,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn positions(&self) -> Vec<u32> {
         let context = self.context();
         let gap = self.past..context;
-        let nodes = self.before..self.tree.len();
-        let nodes = nodes.map(|node| context + self.tree.depth(node));
+        let nodes = (self.before..self.tree.len()).map(|node| context + self.tree.depth(node));
         gap.chain(nodes).map(|position| position as u32).collect()
     }
 

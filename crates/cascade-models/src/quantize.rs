@@ -219,9 +219,10 @@ fn family(config: &DecoderConfig) -> Expressible<Family> {
         (false, true, false) => Family::Qwen2,
         _ => Family::Llama,
     };
-    match family != Family::Llama && first.is_some_and(|layer| layer.window.is_some()) {
-        true => Err("windows of a Qwen".to_owned()),
-        false => Ok(family),
+    if family != Family::Llama && first.is_some_and(|layer| layer.window.is_some()) {
+        Err("windows of a Qwen".to_owned())
+    } else {
+        Ok(family)
     }
 }
 
@@ -250,9 +251,10 @@ fn t5(config: &T5Config) -> Expressible<Description> {
         heads: (config.num_heads, config.num_heads),
         ungated: !config.feed_forward_proj.is_gated(),
         tied: config.tie_word_embeddings && config.scale_decoder_outputs.is_none(),
-        scale: Some(match config.scales_outputs() {
-            true => (config.d_model as f64).powf(-0.5),
-            false => 1.0,
+        scale: Some(if config.scales_outputs() {
+            (config.d_model as f64).powf(-0.5)
+        } else {
+            1.0
         }),
         fused: None,
         window: None,
@@ -329,9 +331,10 @@ fn compare(original: &ModelConfig, read: &ModelConfig, own_head: bool) -> Expres
 }
 
 fn equal<T: Debug + PartialEq>(expected: &T, read: &T) -> Expressible<()> {
-    match expected == read {
-        true => Ok(()),
-        false => Err(differences(expected, read)),
+    if expected == read {
+        Ok(())
+    } else {
+        Err(differences(expected, read))
     }
 }
 
@@ -360,8 +363,13 @@ fn settings(debugged: &str) -> Vec<(String, &str)> {
         } else {
             let (name, value) = line.split_once(": ").unwrap_or(("", line));
             // The outermost is the whole.
-            let names = outer.iter().skip(1).copied().chain([name]);
-            let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+            let names: Vec<&str> = outer
+                .iter()
+                .skip(1)
+                .copied()
+                .chain([name])
+                .filter(|name| !name.is_empty())
+                .collect();
             found.push((names.join("."), value));
         }
     }

@@ -153,8 +153,8 @@ impl Provider for RandomWeights {
         let (seed, scale) = (seed(name), Self::scale(&[outputs, inputs]));
         let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {
             fill_row(format, (seed, scale), row * inputs, inputs, to);
-        });
-        let matrix = matrix.map_err(Error::no_memory(name, format, [outputs, inputs]))?;
+        })
+        .map_err(Error::no_memory(name, format, [outputs, inputs]))?;
         Ok(PackedMatrix { matrix, note })
     }
 

@@ -241,9 +241,10 @@ impl Session {
         self.cache.context.extend(scoring.next_tokens(&self.cache));
         self.counted.set(self.cache.sequence.cache_bytes());
         let hidden = std::mem::take(&mut scoring.hidden);
-        let hidden = match hidden.is_empty() {
-            true => scores.hidden.clone(),
-            false => hidden.followed_by(&scores.hidden),
+        let hidden = if hidden.is_empty() {
+            scores.hidden.clone()
+        } else {
+            hidden.followed_by(&scores.hidden)
         };
         if left > 0 {
             scoring.hidden = hidden;
@@ -414,18 +415,17 @@ impl Cache {
         let Scoring { want, tree, .. } = scoring;
         let tokens = scoring.next_tokens(self);
         let end = self.context.len() + tokens.len();
-        let (tree, read) = match end == scoring.context.len() {
-            true => (tree, Read::Scores(*want)),
-            false => {
-                let rows = want
-                    .hidden_after
-                    .map_or(0, |after| (end + 1).saturating_sub(after));
-                let rows = rows.min(tokens.len());
-                (
-                    NO_NODES.get_or_init(TokenTree::new),
-                    Read::Hidden(want.hidden, rows),
-                )
-            }
+        let (tree, read) = if end == scoring.context.len() {
+            (tree, Read::Scores(*want))
+        } else {
+            let rows = want
+                .hidden_after
+                .map_or(0, |after| (end + 1).saturating_sub(after))
+                .min(tokens.len());
+            (
+                NO_NODES.get_or_init(TokenTree::new),
+                Read::Hidden(want.hidden, rows),
+            )
         };
         NewRows {
             plan: Plan::new(self.context.len(), tokens, tree),

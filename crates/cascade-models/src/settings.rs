@@ -32,8 +32,9 @@ impl<'a> Settings<'a> {
         // Sizes are multiplied with each other, and must not overflow before they are compared with
         // the weights.
         const LIMIT: u64 = 1 << 31;
-        let entries = config.as_object();
-        let entries = entries.ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
+        let entries = config
+            .as_object()
+            .ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
         // A base of rotations is none, and is as large as it likes.
         let mut large = entries.iter().filter(|(key, _)| *key != "rope_theta");
         match large.find(|(_, value)| value.as_u64().is_some_and(|n| n > LIMIT)) {

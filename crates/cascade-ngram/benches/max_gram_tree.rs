@@ -29,9 +29,10 @@ fn conversations(len: usize) -> Vec<u32> {
     let tokens: Vec<u32> = conversations.into_iter().flat_map(|c| c.tokens).collect();
     let vary = |round: u32, token: u32| {
         let changes = token >= FREQUENT && token.wrapping_mul(0x9e37_79b9) >> (round % 16) & 1 == 1;
-        match changes {
-            true => FREQUENT + (token + round * 7919) % (VOCABULARY - FREQUENT),
-            false => token,
+        if changes {
+            FREQUENT + (token + round * 7919) % (VOCABULARY - FREQUENT)
+        } else {
+            token
         }
     };
     (0..)
@@ -149,8 +150,12 @@ fn read(criterion: &mut Criterion) {
 
 /// Bytes of the process in memory.
 fn resident() -> Option<u64> {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = pages.split_whitespace().nth(1)?.parse().ok()?;
+    let pages: u64 = std::fs::read_to_string("/proc/self/statm")
+        .ok()?
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()?;
     Some(pages * 4096)
 }
 

@@ -73,10 +73,7 @@ fn main() -> Result<()> {
         (None, false) => vec![8, 16, 32, 64],
     };
     for nodes in sizes {
-        let depth = match chains {
-            true => nodes,
-            false => 24.min(nodes - 1),
-        };
+        let depth = if chains { nodes } else { 24.min(nodes - 1) };
         let budget = Budget { depth, nodes };
         let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
         let mut drafter = MaxGramTree::new(options, table.clone());

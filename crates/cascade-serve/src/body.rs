@@ -89,12 +89,13 @@ fn check_type(request: &Request) -> ApiResult<()> {
     let kind = request.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
-    match essence.eq_ignore_ascii_case("application/json") {
-        true => Ok(()),
-        false => Err(ApiError::new(
+    if essence.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "invalid_request_error",
             "the body must be JSON; send the header `Content-Type: application/json`",
-        )),
+        ))
     }
 }

@@ -54,9 +54,10 @@ impl Guard {
         let host = single(headers, header::HOST)?;
         self.check_host(host)?;
         self.check_origin(single(headers, header::ORIGIN)?, host)?;
-        match *method == Method::OPTIONS || PUBLIC.contains(&path) {
-            true => Ok(None),
-            false => self.check_key(single(headers, header::AUTHORIZATION)?),
+        if *method == Method::OPTIONS || PUBLIC.contains(&path) {
+            Ok(None)
+        } else {
+            self.check_key(single(headers, header::AUTHORIZATION)?)
         }
     }
 
@@ -75,11 +76,12 @@ impl Guard {
             return refuse("the request has no Host header; give one".to_owned());
         };
         let name = host_name(host).to_ascii_lowercase();
-        match is_this_machine(&name) || allowed.contains(&name) {
-            true => Ok(()),
-            false => refuse(format!(
+        if is_this_machine(&name) || allowed.contains(&name) {
+            Ok(())
+        } else {
+            refuse(format!(
                 "this server does not answer to the name {name:?}; start it with --allowed-host {name}"
-            )),
+            ))
         }
     }
 
@@ -93,15 +95,16 @@ impl Guard {
             origin.strip_prefix(scheme) == Some(host.as_str())
         };
         let allowed = self.origins.iter().any(|one| one == "*" || *one == origin);
-        match allowed || own("http://") || own("https://") {
-            true => Ok(()),
-            false => Err(ApiError::new(
+        if allowed || own("http://") || own("https://") {
+            Ok(())
+        } else {
+            Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "invalid_request_error",
                 format!(
                     "pages of {origin:?} may not ask; start the server with --cors-origin {origin}"
                 ),
-            )),
+            ))
         }
     }
 
@@ -118,14 +121,15 @@ impl Guard {
             .iter()
             .map(equal)
             .fold(Choice::from(0), |any, one| any | one);
-        match bool::from(any) {
-            true => Ok(Some(shown)),
-            false => Err(ApiError::new(
+        if bool::from(any) {
+            Ok(Some(shown))
+        } else {
+            Err(ApiError::new(
                 StatusCode::UNAUTHORIZED,
                 "invalid_request_error",
                 "the API key is missing or wrong; send the header `Authorization: Bearer KEY`",
             )
-            .with_code("invalid_api_key")),
+            .with_code("invalid_api_key"))
         }
     }
 }

@@ -61,8 +61,9 @@ pub(crate) fn check(
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        let tokens = tokenizer.encode_plain(&text[..end]);
-        let tokens = tokens.map_err(|error| ApiError::field("prompt", error.to_string()))?;
+        let tokens = tokenizer
+            .encode_plain(&text[..end])
+            .map_err(|error| ApiError::field("prompt", error.to_string()))?;
         if tokens.len() > most.saturating_mul(2).saturating_add(CUT) {
             let length = format!("more than {} tokens", tokens.len() - CUT);
             return Err(too_long(&length, room.context));
@@ -111,8 +112,10 @@ mod tests {
         // Of the longest tokens, and of ordinary text, as many as fit.
         let ids = 0..tokenizer.id_bound() as u32;
         let mut pieces = ids.filter_map(|id| tokenizer.id_to_token(id));
-        let long = pieces.rfind(|piece| piece.len() == longest);
-        let long = long.unwrap().replace('\u{2581}', " ");
+        let long = pieces
+            .rfind(|piece| piece.len() == longest)
+            .unwrap()
+            .replace('\u{2581}', " ");
         for word in [&*long, "apples and ", "漢", "𝔞", "\u{ff21}", "12 "] {
             for repeats in [1, 10, 100, 3000] {
                 let text = word.repeat(repeats);

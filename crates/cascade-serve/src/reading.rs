@@ -50,13 +50,14 @@ impl Waiting {
 
     /// Ends work whose client has gone.
     pub(crate) fn check(&self) -> ApiResult<()> {
-        match self.gone.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(ApiError::new(
+        if self.gone.load(Ordering::Relaxed) {
+            Err(ApiError::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "timeout_error",
                 "the client went away",
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -76,9 +77,10 @@ impl Reading {
         work: impl FnOnce(&Waiting) -> ApiResult<T> + Send + 'static,
     ) -> ApiResult<T> {
         let lost = |_| ApiError::from(Failure::Lost);
-        let _large = match bytes >= LARGE {
-            true => Some(self.large.acquire().await.map_err(lost)?),
-            false => None,
+        let _large = if bytes >= LARGE {
+            Some(self.large.acquire().await.map_err(lost)?)
+        } else {
+            None
         };
         let _turn = self.all.acquire().await.map_err(lost)?;
         let waiting = Waiting::default();

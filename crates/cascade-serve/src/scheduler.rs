@@ -212,9 +212,10 @@ impl Scheduler {
         options: &ServeOptions,
     ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let shares_forwards = served.shares_forwards();
-        let threads = match shares_forwards {
-            true => options.limits.sessions,
-            false => options.limits.workers,
+        let threads = if shares_forwards {
+            options.limits.sessions
+        } else {
+            options.limits.workers
         };
         let state = State {
             pool: SessionPool::new(options.shares_caches()),
@@ -426,9 +427,10 @@ impl Scheduler {
             Some(Ok(generating)) => {
                 reservation.is_for(&generating.1);
                 let running = Running::new(job, generating, reservation, started, known);
-                match self.shares_forwards {
-                    true => self.drive(running),
-                    false => self.hand_back(running),
+                if self.shares_forwards {
+                    self.drive(running)
+                } else {
+                    self.hand_back(running)
                 }
             }
             failed => {
@@ -461,8 +463,9 @@ impl Scheduler {
             None => self.served.cascade(&job.settings).map_err(refused)?,
         };
         participant.share_prefixes(Some(prefixes));
-        let generation = cascade.into_generation(&job.prompt, &job.options);
-        let generation = generation.map_err(|error| Failure::Model(error.to_string()))?;
+        let generation = cascade
+            .into_generation(&job.prompt, &job.options)
+            .map_err(|error| Failure::Model(error.to_string()))?;
         Ok((generation, participant))
     }
 
@@ -496,9 +499,10 @@ impl Scheduler {
 
     fn step(&self, running: &mut Running) -> Outcome {
         let aborting = lock(&self.state).aborting;
-        match aborting {
-            true => Outcome::Failed(Failure::Stopping),
-            false => self.advance(running),
+        if aborting {
+            Outcome::Failed(Failure::Stopping)
+        } else {
+            self.advance(running)
         }
     }
 
@@ -526,9 +530,10 @@ impl Scheduler {
                 self.observe(running, &report);
                 let ended = report.finish.is_some();
                 running.answer.step(report);
-                match ended {
-                    true => Outcome::Ended,
-                    false => Outcome::Ongoing,
+                if ended {
+                    Outcome::Ended
+                } else {
+                    Outcome::Ongoing
                 }
             }
         }
@@ -547,9 +552,10 @@ impl Scheduler {
             Some(Err(error)) => return Outcome::Failed(Failure::Model(error.to_string())),
             Some(Ok(more)) => scores.found.extend(more),
         }
-        match scores.found.len() + 1 < running.prompt.context.len() {
-            true => running.prompt_scores = Some(scores),
-            false => running.answer.prompt(scores.found),
+        if scores.found.len() + 1 < running.prompt.context.len() {
+            running.prompt_scores = Some(scores)
+        } else {
+            running.answer.prompt(scores.found)
         }
         Outcome::Ongoing
     }

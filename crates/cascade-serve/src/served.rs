@@ -167,8 +167,11 @@ impl Served {
     /// Memory for the keys and values of all sessions, for a machine: nine tenths of what could be
     /// had when the models were loaded, on a CPU; `None` where that is not known.
     pub fn default_cache_memory(&self) -> Option<usize> {
-        let free = self.caches.free.as_ref();
-        let free = free.filter(|_| self.caches.is_counted())?;
+        let free = self
+            .caches
+            .free
+            .as_ref()
+            .filter(|_| self.caches.is_counted())?;
         Some(free.bytes / 10 * 9)
     }
 
@@ -225,9 +228,10 @@ impl Served {
                 gb(memory)
             ));
         }
-        let longest = match self.has_encoder() {
-            true => Prompt::new(self.architecture, vec![0; tokens]),
-            false => Prompt::default(),
+        let longest = if self.has_encoder() {
+            Prompt::new(self.architecture, vec![0; tokens])
+        } else {
+            Prompt::default()
         };
         let needed = self.caches.needed(&longest, tokens, self.config.max_nodes);
         (needed > memory).then(|| {
@@ -297,9 +301,10 @@ impl Served {
         let shortened = limit.is_some_and(|limit| limit.truncate != Truncate::Refuse);
         PromptRoom {
             context,
-            most: match shortened {
-                true => context.saturating_mul(CONTEXTS),
-                false => context,
+            most: if shortened {
+                context.saturating_mul(CONTEXTS)
+            } else {
+                context
             },
         }
     }
@@ -323,9 +328,10 @@ impl Served {
         waiting: &Waiting,
     ) -> ApiResult<Vec<TokenId>> {
         prompt_length::check(&self.tokenizer, self.longest_token, text, room, waiting)?;
-        let tokens = match special {
-            true => self.codec.encode(text),
-            false => self.codec.encode_verbatim(text),
+        let tokens = if special {
+            self.codec.encode(text)
+        } else {
+            self.codec.encode_verbatim(text)
         };
         tokens.map_err(|error| ApiError::field("prompt", error.to_string()))
     }
@@ -337,9 +343,10 @@ impl Served {
         room: PromptRoom,
         waiting: &Waiting,
     ) -> ApiResult<Prompt> {
-        match text.trim().is_empty() {
-            true => Err(ApiError::field("prompt", "it is empty; give a text")),
-            false => Ok(self.prompt_of(self.encode(text, true, room, waiting)?)),
+        if text.trim().is_empty() {
+            Err(ApiError::field("prompt", "it is empty; give a text"))
+        } else {
+            Ok(self.prompt_of(self.encode(text, true, room, waiting)?))
         }
     }
 
@@ -402,12 +409,11 @@ impl Served {
                  the server with --template vicuna or --template FILE.jinja",
             )
         })?;
-        Ok(match variables.is_empty() {
-            true => Cow::Borrowed(template),
-            false => {
-                let variables = template.variables().overridden_by(variables);
-                Cow::Owned(template.clone().with_variables(variables))
-            }
+        Ok(if variables.is_empty() {
+            Cow::Borrowed(template)
+        } else {
+            let variables = template.variables().overridden_by(variables);
+            Cow::Owned(template.clone().with_variables(variables))
         })
     }
 

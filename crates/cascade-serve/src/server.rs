@@ -110,8 +110,11 @@ impl Server {
 
 impl Parts {
     async fn serve(mut self) -> Result<()> {
-        let name = self.options.name.clone();
-        let name = name.unwrap_or_else(|| self.served.name().to_owned());
+        let name = self
+            .options
+            .name
+            .clone()
+            .unwrap_or_else(|| self.served.name().to_owned());
         let (levels, forwards) = (self.served.level_names(), self.served.forwards());
         let metrics = Arc::new(Metrics::new(&name, &levels, forwards));
         let (served, measured) = (Arc::clone(&self.served), Arc::clone(&metrics));
@@ -120,8 +123,8 @@ impl Parts {
         if let Some(first) = self.served.first() {
             scheduler.keep(first);
         }
-        let listener = tokio::net::TcpListener::from_std(self.listener);
-        let listener = listener.map_err(system("starting to listen"))?;
+        let listener = tokio::net::TcpListener::from_std(self.listener)
+            .map_err(system("starting to listen"))?;
         let app = App::new(
             self.served,
             Arc::clone(&scheduler),

@@ -195,8 +195,12 @@ fn read_k(fields: &Fields, value: &Value, config: &Config, most: usize) -> ApiRe
     };
     let row = |value: &Value| -> Option<Vec<usize>> {
         let entry = |entry: &Value| usize::try_from(entry.as_u64()?).ok();
-        let row = value.as_array().filter(|row| row.len() == names.len())?;
-        let row: Vec<usize> = row.iter().map(entry).collect::<Option<_>>()?;
+        let row: Vec<usize> = value
+            .as_array()
+            .filter(|row| row.len() == names.len())?
+            .iter()
+            .map(entry)
+            .collect::<Option<_>>()?;
         row.iter().all(|&entry| entry <= most).then_some(row)
     };
     let rows = value.as_array().ok_or_else(wrong)?;

@@ -87,10 +87,11 @@ impl ClassifierFile {
     /// A file that cannot be read, is damaged, or is not of this form.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ClassifierError> {
         let file = path.as_ref();
-        let bytes = cascade_fs::read(file, LARGEST).map_err(|source| ClassifierError::Read {
-            file: file.to_owned(),
-            source,
-        })?;
+        let bytes =
+            cascade_core::fs::read(file, LARGEST).map_err(|source| ClassifierError::Read {
+                file: file.to_owned(),
+                source,
+            })?;
         let format = |problem: String| ClassifierError::Format {
             file: file.to_owned(),
             problem,
@@ -107,8 +108,11 @@ impl ClassifierFile {
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
-        let settings = header.metadata().as_ref().and_then(|m| m.get(SETTINGS));
-        let settings = settings.ok_or("it has no settings of a classifier")?;
+        let settings = header
+            .metadata()
+            .as_ref()
+            .and_then(|m| m.get(SETTINGS))
+            .ok_or("it has no settings of a classifier")?;
         let settings: ClassifierSettings =
             serde_json::from_str(settings).map_err(|error| format!("its settings: {error}"))?;
         if settings.version != 1 {
@@ -123,8 +127,10 @@ impl ClassifierFile {
             if view.dtype() != Dtype::F32 {
                 return Err(format!("`{name}` is {:?}, not F32", view.dtype()));
             }
-            let numbers = view.data().chunks_exact(4);
-            let numbers = numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            let numbers = view
+                .data()
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             parts.insert(name.to_owned(), numbers.collect());
         }
         let mut take = |name: &str| parts.remove(name).ok_or(format!("it has no `{name}`"));

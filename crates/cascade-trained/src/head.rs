@@ -155,15 +155,16 @@ impl HeadFolder {
             problem,
         };
         let file = folder.join(CONFIG);
-        let keys = cascade_fs::read(&file, LARGEST_CONFIG)
+        let keys = cascade_core::fs::read(&file, LARGEST_CONFIG)
             .map_err(|source| HeadError::Read { file, source })?;
         let keys: Keys = serde_json::from_slice(&keys)
             .map_err(|error| format(format!("its {CONFIG}: {error}")))?;
         let mut files = WEIGHTS.map(|name| folder.join(name)).into_iter();
-        let weights = files.find(|file| file.exists());
-        let weights = weights.ok_or_else(|| HeadError::NoWeights {
-            folder: folder.to_owned(),
-        })?;
+        let weights = files
+            .find(|file| file.exists())
+            .ok_or_else(|| HeadError::NoWeights {
+                folder: folder.to_owned(),
+            })?;
         let weights = network(
             &keys,
             read_tensors(&weights).map_err(cascade_models::Error::from)?,
@@ -202,8 +203,9 @@ impl HeadFolder {
             vec![2],
             &[0.0, weights.output_bias],
         );
-        let bytes = tensors.to_bytes("format", "pt".to_owned());
-        let bytes = bytes.map_err(|error| HeadError::Write(error.to_string()))?;
+        let bytes = tensors
+            .to_bytes("format", "pt".to_owned())
+            .map_err(|error| HeadError::Write(error.to_string()))?;
         let mut config = serde_json::json!({ "hidden_size": size, "num_layers": depth });
         if let Some(settings) = &self.settings {
             config["cascade"] = serde_json::json!(settings);
@@ -307,9 +309,10 @@ fn sorted(
         let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
         let place = place(&name).ok_or_else(unknown)?;
         let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
-        let known = match place.residual {
-            true => place.layer < depth,
-            false => place.layer == depth,
+        let known = if place.residual {
+            place.layer < depth
+        } else {
+            place.layer == depth
         };
         if !known || prefix != place.prefix {
             return Err(unknown());
@@ -322,9 +325,10 @@ fn sorted(
             ));
         }
         let part = place.part.to_owned();
-        match place.residual {
-            true => residual.insert((place.layer, part), tensor),
-            false => output.insert(part, tensor),
+        if place.residual {
+            residual.insert((place.layer, part), tensor)
+        } else {
+            output.insert(part, tensor)
         };
     }
     Ok((residual, output))
@@ -332,8 +336,11 @@ fn sorted(
 
 /// The residual layers; if only the first is there, it is all of them.
 fn layers(depth: usize, mut tensors: Residual) -> Result<Vec<Arc<HeadLayer>>, String> {
-    let stored = tensors.keys().map(|(layer, _)| *layer).max();
-    let stored = stored.map_or(0, |last| last + 1);
+    let stored = tensors
+        .keys()
+        .map(|(layer, _)| *layer)
+        .max()
+        .map_or(0, |last| last + 1);
     let mut layers: Vec<Arc<HeadLayer>> = Vec::with_capacity(depth);
     for layer in 0..stored {
         let mut take = |part: &str| {

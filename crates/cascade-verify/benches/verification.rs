@@ -116,8 +116,10 @@ impl Case {
                 }
             }
         }
-        let rows = std::iter::once(None).chain((0..draft.len()).map(Some));
-        let rows: Vec<&[f32]> = rows.map(|node| row(node).0.as_slice()).collect();
+        let rows: Vec<&[f32]> = std::iter::once(None)
+            .chain((0..draft.len()).map(Some))
+            .map(|node| row(node).0.as_slice())
+            .collect();
         let scores = Scores::default()
             .with_argmax(rows.iter().map(|row| argmax(row)).collect())
             .with_gathered(Some(GatheredProbs {

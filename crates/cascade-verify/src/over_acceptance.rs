@@ -46,9 +46,10 @@ pub struct InvalidLossBudget(pub f64);
 impl LossBudget {
     /// Checks that `value` is a budget.
     pub fn new(value: f64) -> Result<Self, InvalidLossBudget> {
-        match value > 0.0 && value <= 1.0 {
-            true => Ok(Self(value)),
-            false => Err(InvalidLossBudget(value)),
+        if value > 0.0 && value <= 1.0 {
+            Ok(Self(value))
+        } else {
+            Err(InvalidLossBudget(value))
         }
     }
 
@@ -76,9 +77,10 @@ pub struct InvalidEpsilon(pub f64);
 impl Epsilon {
     /// Checks that `value` is an ε.
     pub fn new(value: f64) -> Result<Self, InvalidEpsilon> {
-        match value > 0.0 && value <= 1.0 {
-            true => Ok(Self(value)),
-            false => Err(InvalidEpsilon(value)),
+        if value > 0.0 && value <= 1.0 {
+            Ok(Self(value))
+        } else {
+            Err(InvalidEpsilon(value))
         }
     }
 

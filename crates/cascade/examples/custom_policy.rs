@@ -28,9 +28,10 @@ impl Schedule for Adaptive {
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let whole = outcome.accepted.len() == outcome.draft.len();
-        self.tokens = match whole {
-            true => self.tokens + 2,
-            false => self.tokens.saturating_sub(1).max(1),
+        self.tokens = if whole {
+            self.tokens + 2
+        } else {
+            self.tokens.saturating_sub(1).max(1)
         };
     }
 }

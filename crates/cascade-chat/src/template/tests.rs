@@ -30,16 +30,18 @@ fn variables_reach_the_template() {
     );
     assert_eq!(with(on).render(&messages).unwrap(), plain);
     let all = "{{ a + 1 }} {{ b.c[0] }} {{ d is none }} {{ e is defined }}";
-    let template = ChatTemplate::new("a", all).unwrap();
-    let template = template.with_variables(variables(r#"{"a": 1, "b": {"c": ["x"]}, "d": null}"#));
+    let template = ChatTemplate::new("a", all)
+        .unwrap()
+        .with_variables(variables(r#"{"a": 1, "b": {"c": ["x"]}, "d": null}"#));
     assert_eq!(template.render(&messages).unwrap(), "2 x True False");
 }
 
 #[test]
 fn what_is_left_out_is_told() {
     let deaf = "Q: {{ messages[-1].content }}";
-    let template = ChatTemplate::new("deaf", deaf).unwrap();
-    let template = template.with_variables(variables(r#"{"thinking": true}"#));
+    let template = ChatTemplate::new("deaf", deaf)
+        .unwrap()
+        .with_variables(variables(r#"{"thinking": true}"#));
     let messages = [
         message(Role::System, "Be brief."),
         message(Role::User, "Hi"),
@@ -49,8 +51,9 @@ fn what_is_left_out_is_told() {
     assert_eq!(warnings.len(), 2);
     assert!(warnings[0].contains("deaf has no place for a system message"));
     assert!(warnings[1].contains("\"thinking\""));
-    let heard = ChatTemplate::new("b", THINKING).unwrap();
-    let heard = heard.with_variables(variables(r#"{"enable_thinking": true}"#));
+    let heard = ChatTemplate::new("b", THINKING)
+        .unwrap()
+        .with_variables(variables(r#"{"enable_thinking": true}"#));
     let text = heard.render(&messages).unwrap();
     assert!(heard.warnings(&messages, &text).is_empty());
 }

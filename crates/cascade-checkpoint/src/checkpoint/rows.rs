@@ -80,8 +80,8 @@ mod tests {
                 let packed = Packed::from_rows(format, 64, 3, |row, to| {
                     let row = &bytes[row * row_bytes..][..row_bytes];
                     quantize(format, &stored.to_f32(row), to);
-                });
-                let packed = packed.unwrap();
+                })
+                .unwrap();
                 let (mut here, mut there) = ([0.0; 64], [0.0; 64]);
                 for (row, bytes) in bytes.chunks(encoding.row_bytes(64)).enumerate() {
                     encoding.read(bytes, &mut here);

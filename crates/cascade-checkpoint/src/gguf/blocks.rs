@@ -206,8 +206,9 @@ impl BlockType {
         let count = blocks.len() / self.bytes() * self.values();
         let mut unpacked = vec![0; count * F32];
         let at_once = CHUNK / self.values();
-        let chunks = unpacked.par_chunks_mut(at_once * self.values() * F32);
-        let chunks = chunks.zip(blocks.par_chunks(at_once * self.bytes()));
+        let chunks = unpacked
+            .par_chunks_mut(at_once * self.values() * F32)
+            .zip(blocks.par_chunks(at_once * self.bytes()));
         chunks.for_each_init(
             || vec![0.0; self.values()],
             |values, (unpacked, blocks)| {
@@ -453,8 +454,9 @@ mod tests {
 
     #[test]
     fn numbers_are_those_that_files_have() {
-        let known = (0..64).filter_map(|number| Some((number, BlockType::of(number).ok()?)));
-        let known: Vec<_> = known.collect();
+        let known: Vec<_> = (0..64)
+            .filter_map(|number| Some((number, BlockType::of(number).ok()?)))
+            .collect();
         assert_eq!(known.len(), 16);
         for (number, kind) in known {
             assert_eq!(kind.number(), number, "{}", kind.name());

@@ -310,8 +310,9 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     /// The place of the next `count` bytes, which are part of `what`.
     fn take(&mut self, count: u64, what: &str) -> Parsed<Range<usize>> {
-        let end = usize::try_from(count).ok();
-        let end = end.and_then(|count| self.at.checked_add(count));
+        let end = usize::try_from(count)
+            .ok()
+            .and_then(|count| self.at.checked_add(count));
         match end.filter(|&end| end <= self.bytes.len()) {
             Some(end) => Ok(std::mem::replace(&mut self.at, end)..end),
             None => Err(damaged(format!(
@@ -453,8 +454,9 @@ impl Cursor<'_> {
                 "tensor {name} has {dimensions} dimensions"
             )));
         }
-        let sizes = (0..dimensions).map(|_| self.u64(&name));
-        let sizes: Vec<u64> = sizes.collect::<Parsed<_>>()?;
+        let sizes: Vec<u64> = (0..dimensions)
+            .map(|_| self.u64(&name))
+            .collect::<Parsed<_>>()?;
         let kind = self.u32(&name)?;
         let kind = BlockType::of(kind).map_err(|known_as| unsupported(&name, kind, known_as))?;
         let offset = self.u64(&name)?;

@@ -192,8 +192,11 @@ pub(crate) fn all(family: Family, layers: (usize, usize)) -> Vec<String> {
     let of_t5 = ["token_embd", "enc.output_norm", "dec.output_norm", "output"];
     let (global, mut rest) = match family {
         Family::T5 => {
-            let own = T5_PARTS.iter().filter(|part| !part.starts_with("cross_"));
-            let own: Vec<&str> = own.copied().collect();
+            let own: Vec<&str> = T5_PARTS
+                .iter()
+                .filter(|part| !part.starts_with("cross_"))
+                .copied()
+                .collect();
             let mut rest = of_layers("enc.blk", layers.0, &own);
             rest.extend(of_layers("dec.blk", layers.1, &T5_PARTS));
             (&of_t5[..], rest)

@@ -122,8 +122,9 @@ pub(crate) fn config(gguf: &Gguf) -> Result<Json> {
 /// If there are none, or more than can be counted.
 pub(crate) fn heads(gguf: &Gguf, family: Family) -> Result<(usize, usize)> {
     let keys = Keys::new(gguf, family);
-    let queries = keys.of_all_layers("attention.head_count")?;
-    let queries = queries.ok_or_else(|| keys.missing("attention.head_count"))?;
+    let queries = keys
+        .of_all_layers("attention.head_count")?
+        .ok_or_else(|| keys.missing("attention.head_count"))?;
     let shared = keys.of_all_layers("attention.head_count_kv")?;
     let counted = |count: u64| u32::try_from(count).ok().filter(|&count| count > 0);
     match (counted(queries), counted(shared.unwrap_or(queries))) {
@@ -232,11 +233,13 @@ impl<'a> Keys<'a> {
     /// Rows of the embedding.
     fn vocab_size(&self) -> Result<usize> {
         let table = self.gguf.tensor("token_embd.weight");
-        let rows = table.and_then(|(_, tensor)| tensor.shape.first().copied());
-        let rows = rows.ok_or_else(|| {
-            let problem = "it has no tensor token_embd.weight: it is a vocabulary alone, or a part";
-            self.gguf.fault(problem.to_owned(), OTHER_FILE)
-        })?;
+        let rows = table
+            .and_then(|(_, tensor)| tensor.shape.first().copied())
+            .ok_or_else(|| {
+                let problem =
+                    "it has no tensor token_embd.weight: it is a vocabulary alone, or a part";
+                self.gguf.fault(problem.to_owned(), OTHER_FILE)
+            })?;
         match self.size("vocab_size")? {
             Some(stated) if stated != rows as u64 => Err(self.gguf.fault(
                 format!(
@@ -252,11 +255,13 @@ impl<'a> Keys<'a> {
 
 fn llama(keys: &Keys<'_>, family: Family) -> Result<Json> {
     let gguf = keys.gguf;
-    let heads = keys.of_all_layers("attention.head_count")?;
-    let heads = heads.ok_or_else(|| keys.missing("attention.head_count"))?;
+    let heads = keys
+        .of_all_layers("attention.head_count")?
+        .ok_or_else(|| keys.missing("attention.head_count"))?;
     let hidden = keys.required("embedding_length")?;
-    let head_dim = keys.size("attention.key_length")?;
-    let head_dim = head_dim.unwrap_or(hidden / heads.max(1));
+    let head_dim = keys
+        .size("attention.key_length")?
+        .unwrap_or(hidden / heads.max(1));
     check_head_sizes(keys, head_dim)?;
     refuse_extras(keys)?;
     let mut config = json!({
@@ -437,9 +442,14 @@ fn frequency_factors(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Vec<f32>>>
             OTHER_FILE,
         ));
     }
-    let factors = tensor.kind.unpack(&part.bytes[tensor.data.clone()]);
-    let factors = factors.as_chunks().0.iter();
-    let factors: Vec<f32> = factors.map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    let factors: Vec<f32> = tensor
+        .kind
+        .unpack(&part.bytes[tensor.data.clone()])
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&bytes| f32::from_le_bytes(bytes))
+        .collect();
     match factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
         None => Ok(Some(factors)),
         Some(factor) => Err(keys.gguf.fault(
@@ -453,8 +463,9 @@ fn t5(keys: &Keys<'_>) -> Result<Json> {
     let gguf = keys.gguf;
     let heads = keys.required("attention.head_count")?;
     let width = keys.required("embedding_length")?;
-    let size = keys.size("attention.key_length")?;
-    let size = size.unwrap_or(width / heads.max(1));
+    let size = keys
+        .size("attention.key_length")?
+        .unwrap_or(width / heads.max(1));
     check_head_sizes(keys, size)?;
     let shared = keys.size("attention.head_count_kv")?;
     if let Some(shared) = shared.filter(|&shared| shared != heads) {

@@ -37,8 +37,11 @@ fn digest(stored: &Stored<'_>) -> String {
     let mut bytes = stored.bytes.to_vec();
     if stored.dtype != FloatType::F32 {
         let count = bytes.len() / if stored.dtype == FloatType::F64 { 8 } else { 2 };
-        let tensor = stored.to_tensor(&[count]).unwrap();
-        let tensor = tensor.to_dtype(candle_core::DType::F32).unwrap();
+        let tensor = stored
+            .to_tensor(&[count])
+            .unwrap()
+            .to_dtype(candle_core::DType::F32)
+            .unwrap();
         let values: Vec<f32> = tensor.to_vec1().unwrap();
         bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
     }
@@ -109,8 +112,10 @@ fn tensors_are_those_of_the_checkpoint_to_the_bit() {
         let expected = digests(name);
         assert_eq!(weights.tensors().len(), expected.len(), "{name}");
         for (tensor, digested) in expected {
-            let stored = weights.load(&tensor).unwrap();
-            let stored = stored.unwrap_or_else(|| panic!("{name} has no {tensor}"));
+            let stored = weights
+                .load(&tensor)
+                .unwrap()
+                .unwrap_or_else(|| panic!("{name} has no {tensor}"));
             assert_eq!(digest(&stored), digested, "{name}: {tensor}");
         }
     }
@@ -324,8 +329,9 @@ fn counts_and_lengths_are_compared_with_the_file() {
         let list = [&kind.to_le_bytes()[..], &length].concat();
         assert_refused(llama.clone().with("x", 9, &list).bytes(), &["x"]);
     }
-    let deep = [9_u32.to_le_bytes().as_slice(), &1_u64.to_le_bytes()].concat();
-    let deep = deep.repeat(100_000);
+    let deep = [9_u32.to_le_bytes().as_slice(), &1_u64.to_le_bytes()]
+        .concat()
+        .repeat(100_000);
     assert_refused(
         llama.clone().with("x", 9, &deep).bytes(),
         &["lists within lists"],
@@ -485,8 +491,9 @@ fn tokenizers_that_are_not_understood_are_refused_by_name() {
 
 #[test]
 fn a_file_without_a_tokenizer_has_settings_all_the_same() {
-    let bare = Maker::llama().without("tokenizer.ggml.model");
-    let bare = bare.without("tokenizer.ggml.tokens");
+    let bare = Maker::llama()
+        .without("tokenizer.ggml.model")
+        .without("tokenizer.ggml.tokens");
     let gguf = Gguf::open(&[memory(bare.bytes())]).unwrap();
     assert_eq!(config(&gguf).unwrap()["hidden_size"], 8);
     let message = Tokenizer::of_gguf(&gguf).unwrap_err().to_string();

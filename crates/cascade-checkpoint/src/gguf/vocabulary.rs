@@ -280,9 +280,9 @@ fn refuse_unknown(gguf: &Gguf) -> Result<()> {
 
 impl<'a> Vocabulary<'a> {
     fn read(gguf: &'a Gguf) -> Result<Self> {
-        let tokens = gguf.texts(TOKENS)?;
-        let tokens =
-            tokens.ok_or_else(|| gguf.fault(format!("it has no `{TOKENS}`"), give_another()))?;
+        let tokens = gguf
+            .texts(TOKENS)?
+            .ok_or_else(|| gguf.fault(format!("it has no `{TOKENS}`"), give_another()))?;
         let kinds = match gguf.integers(TYPES)? {
             None => vec![Kind::Normal; tokens.len()],
             Some(numbers) => numbers
@@ -309,22 +309,26 @@ impl<'a> Vocabulary<'a> {
     /// Leaves out the tokens behind the last that is used: they fill the vocabulary up to the rows
     /// of the embedding, and no tokenizer of Hugging Face has them.
     fn drop_padding(&mut self) {
-        let used = self.kinds.iter().rposition(|&kind| kind != Kind::Unused);
-        let used = used.map_or(0, |last| last + 1);
+        let used = self
+            .kinds
+            .iter()
+            .rposition(|&kind| kind != Kind::Unused)
+            .map_or(0, |last| last + 1);
         self.tokens.truncate(used);
         self.kinds.truncate(used);
     }
 
     fn check_length(&self, key: &str, length: usize) -> Result<()> {
-        match length == self.tokens.len() {
-            true => Ok(()),
-            false => Err(self.gguf.fault(
+        if length == self.tokens.len() {
+            Ok(())
+        } else {
+            Err(self.gguf.fault(
                 format!(
                     "`{key}` has {length} entries for {} tokens",
                     self.tokens.len()
                 ),
                 OTHER_FILE,
-            )),
+            ))
         }
     }
 
@@ -340,17 +344,17 @@ impl<'a> Vocabulary<'a> {
                 return Err(self.gguf.fault(problem, OTHER_FILE));
             }
         }
-        match ids.is_empty() {
-            true => Err(self
+        if ids.is_empty() {
+            Err(self
                 .gguf
-                .fault("its vocabulary is empty".to_owned(), give_another())),
-            false => Ok(()),
+                .fault("its vocabulary is empty".to_owned(), give_another()))
+        } else {
+            Ok(())
         }
     }
 
     fn scores(&self) -> Result<Vec<f32>> {
-        let scores = self.gguf.floats(SCORES)?;
-        let mut scores = scores.ok_or_else(|| {
+        let mut scores = self.gguf.floats(SCORES)?.ok_or_else(|| {
             self.gguf
                 .fault(format!("it has no `{SCORES}`"), give_another())
         })?;
@@ -366,8 +370,11 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (usize, &str)> {
-        let tokens = self.tokens.iter().map(String::as_str).zip(&self.kinds);
-        let tokens = tokens
+        let tokens = self
+            .tokens
+            .iter()
+            .map(String::as_str)
+            .zip(&self.kinds)
             .enumerate()
             .filter(move |(_, (_, &other))| other == kind);
         tokens.map(|(id, (token, _))| (id, token))
@@ -380,15 +387,18 @@ impl<'a> Vocabulary<'a> {
 
     /// The tokens that are found in a text before anything else.
     fn added(&self) -> Vec<AddedToken> {
-        let added = self.tokens.iter().zip(&self.kinds);
-        let added = added.filter_map(|(token, kind)| {
-            let special = match kind {
-                Kind::Control | Kind::Unknown => true,
-                Kind::UserDefined => false,
-                Kind::Normal | Kind::Unused | Kind::Byte => return None,
-            };
-            Some(AddedToken::from(token.clone(), special).normalized(false))
-        });
+        let added = self
+            .tokens
+            .iter()
+            .zip(&self.kinds)
+            .filter_map(|(token, kind)| {
+                let special = match kind {
+                    Kind::Control | Kind::Unknown => true,
+                    Kind::UserDefined => false,
+                    Kind::Normal | Kind::Unused | Kind::Byte => return None,
+                };
+                Some(AddedToken::from(token.clone(), special).normalized(false))
+            });
         added.collect()
     }
 
@@ -478,9 +488,10 @@ impl<'a> Vocabulary<'a> {
             return Err(self.gguf.fault(problem, give_another()));
         }
         let pre = self.pre_tokenizer()?;
-        let normalizer = match pre.composed {
-            true => json!({"type": "NFC"}),
-            false => Json::Null,
+        let normalizer = if pre.composed {
+            json!({"type": "NFC"})
+        } else {
+            Json::Null
         };
         let json = json!({
             "version": "1.0",
@@ -526,8 +537,7 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn merges(&self) -> Result<Vec<(&'a str, &'a str)>> {
-        let merges = self.gguf.texts(MERGES)?;
-        let merges = merges.ok_or_else(|| {
+        let merges = self.gguf.texts(MERGES)?.ok_or_else(|| {
             self.gguf
                 .fault(format!("it has no `{MERGES}`"), give_another())
         })?;
@@ -561,8 +571,12 @@ impl<'a> Vocabulary<'a> {
             }
         }
         let scores = self.piece_scores()?;
-        let pieces = self.tokens.iter().cloned();
-        let pieces = pieces.zip(scores.into_iter().map(f64::from)).collect();
+        let pieces = self
+            .tokens
+            .iter()
+            .cloned()
+            .zip(scores.into_iter().map(f64::from))
+            .collect();
         let unknown = self.token(UNKNOWN, Some(2))?.map(|(id, _)| id as usize);
         let has_bytes = self.of_kind(Kind::Byte).next().is_some();
         let table = self.charsmap()?;

@@ -29,8 +29,7 @@ pub(super) struct Place {
 impl Archive {
     /// Reads the list of entries, and checks that they lie in the file.
     pub(super) fn open(bytes: &[u8]) -> Result<Self, Problem> {
-        let zip = ZipArchive::new(Cursor::new(bytes));
-        let mut zip = zip.map_err(|error| {
+        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| {
             format!(
                 "its list of entries, at the end, cannot be read, as if it was cut off ({error})"
             )
@@ -66,9 +65,10 @@ impl Archive {
             );
             return Err(reason.into());
         }
-        match place.crc32 == 0 || crc32fast::hash(pickle) == place.crc32 {
-            true => Ok(pickle),
-            false => Err("the checksum of its pickle is wrong".to_owned().into()),
+        if place.crc32 == 0 || crc32fast::hash(pickle) == place.crc32 {
+            Ok(pickle)
+        } else {
+            Err("the checksum of its pickle is wrong".to_owned().into())
         }
     }
 
@@ -89,11 +89,14 @@ impl Archive {
 
     /// The folder of the one entry called data.pkl.
     fn find_root(&self) -> Result<String, Problem> {
-        let roots = self.entries.keys().filter_map(|name| {
-            let root = name.strip_suffix("data.pkl")?;
-            (root.is_empty() || root.ends_with('/')).then_some(root)
-        });
-        let mut roots = roots.collect::<Vec<_>>();
+        let mut roots = self
+            .entries
+            .keys()
+            .filter_map(|name| {
+                let root = name.strip_suffix("data.pkl")?;
+                (root.is_empty() || root.ends_with('/')).then_some(root)
+            })
+            .collect::<Vec<_>>();
         roots.sort_unstable();
         let Some(root) = roots.first() else {
             return Err("it has no entry data.pkl, which torch.save writes"

@@ -41,9 +41,13 @@ fn values(file: &dyn TensorFile) -> BTreeMap<String, (Vec<usize>, Vec<f64>)> {
     tensors
         .map(|(name, info)| {
             let stored = file.load(&name).unwrap().unwrap();
-            let tensor = stored.to_tensor(&info.shape).unwrap();
-            let tensor = tensor.to_dtype(DType::F64).unwrap();
-            let tensor = tensor.to_device(&Device::Cpu).unwrap();
+            let tensor = stored
+                .to_tensor(&info.shape)
+                .unwrap()
+                .to_dtype(DType::F64)
+                .unwrap()
+                .to_device(&Device::Cpu)
+                .unwrap();
             let values = tensor.flatten_all().unwrap().to_vec1().unwrap();
             (name, (info.shape, values))
         })
@@ -56,8 +60,11 @@ fn tensors_are_those_that_were_saved() {
     assert!(expected.len() >= 16);
     for name in ["protocol-2.bin", "protocol-4.bin"] {
         let file = PyTorch::open(&fixture(name)).unwrap();
-        let types = file.tensors().into_iter();
-        let types: BTreeSet<String> = types.map(|(_, info)| info.dtype).collect();
+        let types: BTreeSet<String> = file
+            .tensors()
+            .into_iter()
+            .map(|(_, info)| info.dtype)
+            .collect();
         assert_eq!(
             types,
             ["BF16", "F16", "F32", "F64"].map(str::to_owned).into()
@@ -87,8 +94,11 @@ fn tensors_that_lie_one_after_the_other_are_not_copied() {
 #[test]
 fn tensors_that_are_no_floats_are_listed_and_not_loaded() {
     let file = PyTorch::open(&fixture("integers.bin")).unwrap();
-    let types = file.tensors().into_iter();
-    let types: Vec<(String, String)> = types.map(|(name, info)| (name, info.dtype)).collect();
+    let types: Vec<(String, String)> = file
+        .tensors()
+        .into_iter()
+        .map(|(name, info)| (name, info.dtype))
+        .collect();
     let expected = [("a", "F32"), ("ids", "I64")];
     assert_eq!(
         types,

@@ -300,8 +300,11 @@ impl<'a> Machine<'a> {
 
     fn pop_to_mark(&mut self) -> Result<Vec<Value<'a>>, String> {
         let is_mark = |value: &Value| matches!(value, Value::Mark);
-        let mark = self.stack.iter().rposition(is_mark);
-        let mark = mark.ok_or("it has no mark where it needs one")?;
+        let mark = self
+            .stack
+            .iter()
+            .rposition(is_mark)
+            .ok_or("it has no mark where it needs one")?;
         let items = self.stack.split_off(mark + 1);
         self.stack.pop();
         Ok(items)
@@ -430,12 +433,13 @@ fn tensor(arguments: &Value<'_>) -> Result<PickledTensor, String> {
                 shape: shape.counts("the sizes of a tensor")?,
                 strides: strides.counts("the strides of a tensor")?,
             };
-            match tensor.shape.len() == tensor.strides.len() {
-                true => Ok(tensor),
-                false => Err(format!(
+            if tensor.shape.len() == tensor.strides.len() {
+                Ok(tensor)
+            } else {
+                Err(format!(
                     "a tensor has sizes {:?} and strides {:?}",
                     tensor.shape, tensor.strides
-                )),
+                ))
             }
         }
         _ => Err("it describes a tensor in a way that torch does not".to_owned()),

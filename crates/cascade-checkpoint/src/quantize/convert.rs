@@ -210,14 +210,13 @@ impl Piece {
             .whole
             .first()
             .is_none_or(|&rows| self.taken.end <= rows);
-        match even && there {
-            true => Ok(()),
-            false => {
-                let (tensor, shape, heads) = (&self.tensor, &self.whole, self.heads);
-                Err(format!(
-                    "tensor {tensor} of shape {shape:?} for {heads} heads"
-                ))
-            }
+        if even && there {
+            Ok(())
+        } else {
+            let (tensor, shape, heads) = (&self.tensor, &self.whole, self.heads);
+            Err(format!(
+                "tensor {tensor} of shape {shape:?} for {heads} heads"
+            ))
         }
     }
 
@@ -239,12 +238,13 @@ fn own_name(stated: &Description, name: &str) -> Option<Renamed> {
     let Meaning::Weight(renamed) = names::meaning(stated.family, name) else {
         return None;
     };
-    Some(match stated.ungated {
-        true => Renamed {
+    Some(if stated.ungated {
+        Renamed {
             name: names::ungated(&renamed.name),
             ..renamed
-        },
-        false => renamed,
+        }
+    } else {
+        renamed
     })
 }
 
@@ -299,11 +299,12 @@ fn check_all_there(original: &Original<'_>, tensors: &[Planned<'_>], own_head: b
     let found: usize = weights.map(Planned::len).sum();
     let (tied, with_head) = original.description.parameters;
     let described = if own_head { with_head } else { tied };
-    match found == described {
-        true => Ok(()),
-        false => Err(original.cannot_say(format!(
+    if found == described {
+        Ok(())
+    } else {
+        Err(original.cannot_say(format!(
             "a model of {described} weights, as config.json describes it, with {found} in the files"
-        ))),
+        )))
     }
 }
 

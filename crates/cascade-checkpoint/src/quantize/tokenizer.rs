@@ -87,8 +87,11 @@ pub(super) fn difference(a: &Tokenizer, b: &Tokenizer) -> Result<Option<String>>
 /// Texts with tokens that are found before all others.
 fn with_added_tokens(tokenizer: &Tokenizer) -> Result<Vec<String>> {
     let json: Json = serde_json::from_str(&tokenizer.to_json()?).unwrap_or_default();
-    let added = json["added_tokens"].as_array().into_iter().flatten();
-    let added = added.filter_map(|token| Some(format!("a{} b", token["content"].as_str()?)));
+    let added = json["added_tokens"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|token| Some(format!("a{} b", token["content"].as_str()?)));
     Ok(added.take(64).collect())
 }
 
@@ -219,9 +222,10 @@ impl<'a> Words<'a> {
         for token in added {
             let id = token["id"].as_u64().and_then(|id| usize::try_from(id).ok());
             if let Some(place) = id.and_then(|id| types.get_mut(id)) {
-                *place = match token["special"] == true {
-                    true => CONTROL,
-                    false => USER_DEFINED,
+                *place = if token["special"] == true {
+                    CONTROL
+                } else {
+                    USER_DEFINED
                 };
             }
         }
@@ -246,8 +250,10 @@ impl<'a> Words<'a> {
             self.original.tokenizer.token_to_id(text)
         };
         let ends = &self.original.ends;
-        let eos = named("eos_token").filter(|eos| ends.contains(eos));
-        let eos = eos.or(ends.first().copied()).or(self.ends.first().copied());
+        let eos = named("eos_token")
+            .filter(|eos| ends.contains(eos))
+            .or(ends.first().copied())
+            .or(self.ends.first().copied());
         let other = ends.iter().copied().find(|&end| Some(end) != eos);
         let bos = self.begins.first().copied().or(named("bos_token"));
         let own = self.original.description.padding;
@@ -308,13 +314,16 @@ impl<'a> Words<'a> {
     }
 
     fn merges(&self) -> Expressible<Vec<(&str, &str)>> {
-        let merges = self.json["model"]["merges"].as_array();
-        let merges = merges.ok_or("it has no merges")?;
-        let parts = merges.iter().map(|merge| match merge {
-            Json::String(both) => both.split_once(' '),
-            parts => Some((parts[0].as_str()?, parts[1].as_str()?)),
-        });
-        let parts: Option<Vec<_>> = parts.collect();
+        let merges = self.json["model"]["merges"]
+            .as_array()
+            .ok_or("it has no merges")?;
+        let parts: Option<Vec<_>> = merges
+            .iter()
+            .map(|merge| match merge {
+                Json::String(both) => both.split_once(' '),
+                parts => Some((parts[0].as_str()?, parts[1].as_str()?)),
+            })
+            .collect();
         let parts = parts.ok_or("a merge has not two parts")?;
         Ok(parts)
     }
@@ -332,8 +341,8 @@ impl<'a> Words<'a> {
         }
         let whole = self.json["model"]["ignore_merges"] == true;
         let composed = self.json["normalizer"]["type"] == "NFC";
-        let pre = pre_tokenizers::named(&splits, whole, composed);
-        let pre = pre.ok_or("llama.cpp has no name for the way it cuts texts")?;
+        let pre = pre_tokenizers::named(&splits, whole, composed)
+            .ok_or("llama.cpp has no name for the way it cuts texts")?;
         Ok(Described {
             model: "gpt2",
             pre: Some(pre),
@@ -369,8 +378,9 @@ impl<'a> Words<'a> {
     }
 
     fn unigram(&self) -> Expressible<Described<'_>> {
-        let pieces = self.json["model"]["vocab"].as_array();
-        let pieces = pieces.ok_or("it has no pieces")?;
+        let pieces = self.json["model"]["vocab"]
+            .as_array()
+            .ok_or("it has no pieces")?;
         let mut scores = vec![0.0; self.tokens.len()];
         for (score, piece) in scores.iter_mut().zip(pieces) {
             *score = piece[1].as_f64().ok_or("a piece has no score")? as f32;
@@ -423,8 +433,7 @@ impl<'a> Words<'a> {
         }
         self.put_tokens(&mut entries);
         let stated: BTreeSet<u64> = self.original.ends.iter().map(|&end| end.into()).collect();
-        let further = vocabulary::ends(&alone(entries)?)?;
-        let further: Vec<&str> = further
+        let further: Vec<&str> = vocabulary::ends(&alone(entries)?)?
             .iter()
             .filter(|end| !stated.contains(end))
             .filter_map(|&end| self.tokens.get(end as usize))
@@ -463,8 +472,8 @@ fn around(tokenizer: &Tokenizer) -> Result<(Vec<TokenId>, Vec<TokenId>)> {
     );
     let at = whole
         .windows(plain.len().max(1))
-        .position(|own| own == plain);
-    let at = at.unwrap_or(0);
+        .position(|own| own == plain)
+        .unwrap_or(0);
     let (before, rest) = whole.split_at(at.min(whole.len()));
     let behind = rest.get(plain.len()..).unwrap_or_default();
     Ok((before.to_vec(), behind.to_vec()))

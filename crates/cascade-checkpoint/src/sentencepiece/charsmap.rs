@@ -26,9 +26,10 @@ pub(super) fn check(table: &[u8]) -> Result<(), String> {
         return Err(damaged());
     };
     let units: Vec<u32> = units.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
-    match is_closed(&units, replacements) {
-        true => Ok(()),
-        false => Err(damaged()),
+    if is_closed(&units, replacements) {
+        Ok(())
+    } else {
+        Err(damaged())
     }
 }
 

@@ -150,8 +150,8 @@ fn by_id(decoder: &Value) -> Outcome<BTreeMap<u32, AddedToken>> {
         let number = id
             .parse()
             .map_err(|_| format!("an added token has id {id:?}"))?;
-        let token = token_of(NAME, token)?;
-        let token = token.ok_or_else(|| format!("the added token {id} is null"))?;
+        let token =
+            token_of(NAME, token)?.ok_or_else(|| format!("the added token {id} is null"))?;
         added.insert(number, token);
     }
     Ok(added)
@@ -164,9 +164,10 @@ fn of_the_older_form(
 ) -> Outcome<BTreeMap<u32, AddedToken>> {
     let mut added = BTreeMap::new();
     for (content, id) in tokens {
-        let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
-        let number =
-            number.ok_or_else(|| format!("added_tokens.json gives {content:?} the id {id}"))?;
+        let number = id
+            .as_u64()
+            .and_then(|id| u32::try_from(id).ok())
+            .ok_or_else(|| format!("added_tokens.json gives {content:?} the id {id}"))?;
         let token = AddedToken::from(content.clone(), special.contains(content));
         if added.insert(number, token).is_some() {
             return Err(format!("added_tokens.json has two tokens of id {id}"));

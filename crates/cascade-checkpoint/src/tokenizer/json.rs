@@ -57,12 +57,15 @@ pub(super) fn build(content: &Content) -> Outcome<Tokenizer> {
         ));
     }
     let declared = Declared::read(&content.documents)?;
-    let mut tokenizer = match has_no_prefix(config) {
-        false => parse(&content.json)?,
-        true => parse(&without_prefix(&content.json)?)?,
+    let mut tokenizer = if has_no_prefix(config) {
+        parse(&without_prefix(&content.json)?)?
+    } else {
+        parse(&content.json)?
     };
-    let special = declared.special_tokens(&[]).into_iter();
-    let special = special.chain(declared.additional.clone().unwrap_or_default());
+    let special = declared
+        .special_tokens(&[])
+        .into_iter()
+        .chain(declared.additional.clone().unwrap_or_default());
     let added = tokenizer.get_added_tokens_decoder();
     let is_added = |content: &str| added.values().any(|token| token.content == content);
     let tokens: Vec<AddedToken> = declared.in_order(special, is_added);

@@ -112,8 +112,8 @@ impl Vocabulary {
                 bytes.len()
             ));
         }
-        let model = ModelProto::decode(bytes);
-        let model = model.map_err(|error| format!("it is not a SentencePiece model ({error})"))?;
+        let model = ModelProto::decode(bytes)
+            .map_err(|error| format!("it is not a SentencePiece model ({error})"))?;
         if model.pieces.is_empty() {
             return Err("it is not a SentencePiece model: it has no pieces".to_owned());
         }
@@ -122,8 +122,9 @@ impl Vocabulary {
         refuse_settings(&trainer, &normalizer)?;
         let kind = trainer.model_type.unwrap_or(ModelType::Unigram as i32);
         let pieces = pieces(model.pieces)?;
-        let unk_id = usize::try_from(trainer.unk_id()).ok();
-        let unk_id = unk_id.filter(|&id| id < pieces.len());
+        let unk_id = usize::try_from(trainer.unk_id())
+            .ok()
+            .filter(|&id| id < pieces.len());
         let charsmap = normalizer.precompiled_charsmap.clone().unwrap_or_default();
         Ok(Self {
             kind: ModelType::try_from(kind).map_err(|_| format!("it is of model type {kind}"))?,
@@ -347,8 +348,10 @@ fn add_tokens(
 
 /// The content of a special token that texts are framed by.
 fn token(settings: &Settings, name: &str, default: &str) -> Outcome<String> {
-    let token = settings.declared.special(name, Some(default));
-    let token = token.ok_or_else(|| format!("{name} is null, and add_{name} is true"))?;
+    let token = settings
+        .declared
+        .special(name, Some(default))
+        .ok_or_else(|| format!("{name} is null, and add_{name} is true"))?;
     Ok(token.content)
 }
 

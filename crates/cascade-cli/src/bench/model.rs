@@ -206,9 +206,10 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     if let Some(file) = &args.logits {
         said::write(file, args, &name, &options, &costs, &mut session)?;
     }
-    let profiles = match args.profile {
-        true => profiles(&bench, &costs, &model, &mut session)?,
-        false => Vec::new(),
+    let profiles = if args.profile {
+        profiles(&bench, &costs, &model, &mut session)?
+    } else {
+        Vec::new()
     };
     drop(session);
     // Before measuring the bandwidth, which takes memory too.
@@ -260,9 +261,10 @@ fn costs(
         (false, true) => bench.run_texts(model)?,
         (false, false) => bench.run(session)?,
     };
-    match costs.is_empty() {
-        true => bail!("none of these contexts and rows fit into the model; use smaller ones"),
-        false => Ok(costs),
+    if costs.is_empty() {
+        bail!("none of these contexts and rows fit into the model; use smaller ones")
+    } else {
+        Ok(costs)
     }
 }
 
@@ -303,10 +305,7 @@ fn saved(
             (false, "auto") => "cuda:0".to_owned(),
             (false, named) => named.to_owned(),
         },
-        threads: match on_cpu {
-            true => compute_threads(),
-            false => 1,
-        },
+        threads: if on_cpu { compute_threads() } else { 1 },
     };
     let clock = match ForwardClock::of(model) {
         ForwardClock::Cpu => CostClock::Cpu,
@@ -400,12 +399,11 @@ fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model
 /// Bytes of weights, and of the keys and values of all texts.
 fn bytes_read(args: &ModelArgs, model: &Model, cost: &ForwardCost) -> usize {
     let &ForwardCost { context, rows, .. } = cost;
-    match args.texts {
-        true => {
-            let cache = model.bytes_read(context, 1, args.source) - model.bytes_per_forward(1);
-            model.bytes_per_forward(rows) + rows * cache
-        }
-        false => model.bytes_read(context, rows, args.source),
+    if args.texts {
+        let cache = model.bytes_read(context, 1, args.source) - model.bytes_per_forward(1);
+        model.bytes_per_forward(rows) + rows * cache
+    } else {
+        model.bytes_read(context, rows, args.source)
     }
 }
 

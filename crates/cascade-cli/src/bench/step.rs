@@ -80,9 +80,10 @@ fn drafter_shape(text: &str) -> Result<DrafterShape, String> {
 pub(super) fn run(args: &StepArgs) -> Result<ExitCode> {
     let measured = measure(args)?;
     super::report(&measured, args.json, show)?;
-    Ok(match interrupt::requested() {
-        true => interrupt::status(),
-        false => ExitCode::SUCCESS,
+    Ok(if interrupt::requested() {
+        interrupt::status()
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -127,8 +128,11 @@ fn measure(args: &StepArgs) -> Result<StepTimes> {
 
 /// Configurations of one target.
 fn configs(args: &StepArgs) -> Result<Vec<Config>> {
-    let configs = args.config.iter().map(Config::open);
-    let configs = configs.collect::<Result<Vec<_>, _>>()?;
+    let configs = args
+        .config
+        .iter()
+        .map(Config::open)
+        .collect::<Result<Vec<_>, _>>()?;
     for config in &configs {
         if args.shape.shape()?.is_none() && config.target != configs[0].target {
             bail!(
@@ -181,8 +185,10 @@ fn say(so_far: &SoFar<'_>) {
     let Some(plain) = so_far.plain else {
         return;
     };
-    let cascades = so_far.cascades.iter();
-    let cascades = cascades.map(|(config, speedup)| format!(", {config} × {speedup:.2}"));
+    let cascades = so_far
+        .cascades
+        .iter()
+        .map(|(config, speedup)| format!(", {config} × {speedup:.2}"));
     terminal::note(format_args!(
         "record {} of {} ({}): plain decoding {plain:.2} tokens/s{}",
         so_far.done,
@@ -212,8 +218,10 @@ fn show(out: &mut impl Write, measured: &StepTimes) -> Result<()> {
         "tokens/s", "× plain", "× memory"
     )?;
     let plain = ("plain decoding", &measured.plain, 1.0);
-    let cascades = measured.cascades.iter();
-    let cascades = cascades.map(|c| (c.config.as_str(), &c.walltime, c.speedup));
+    let cascades = measured
+        .cascades
+        .iter()
+        .map(|c| (c.config.as_str(), &c.walltime, c.speedup));
     for (name, walltime, speedup) in std::iter::once(plain).chain(cascades) {
         let speed = walltime.tokens_per_second;
         let over_memory = speed / measured.memory_bound;

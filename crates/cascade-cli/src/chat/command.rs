@@ -36,9 +36,10 @@ pub(super) enum Input<'a> {
 impl<'a> Input<'a> {
     pub(super) fn parse(text: &'a str) -> Self {
         let Some(command) = text.strip_prefix('/') else {
-            return match text.trim().is_empty() {
-                true => Self::Nothing,
-                false => Self::Message(text),
+            return if text.trim().is_empty() {
+                Self::Nothing
+            } else {
+                Self::Message(text)
             };
         };
         if command.starts_with('/') {

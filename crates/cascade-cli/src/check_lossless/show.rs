@@ -122,8 +122,9 @@ fn comparison(
 }
 
 fn verdict(lossless: bool) -> &'static str {
-    match lossless {
-        true => "lossless",
-        false => "NOT LOSSLESS",
+    if lossless {
+        "lossless"
+    } else {
+        "NOT LOSSLESS"
     }
 }

@@ -67,12 +67,11 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
         return Ok(interrupt::status());
     };
     let mut out = terminal::stdout();
-    match args.json {
-        true => terminal::write_json(&mut out, &report)?,
-        false => {
-            let table = table(args, &report)?.to_markdown();
-            write!(out, "{}", folded(&table, Some(fold::fitting())))?;
-        }
+    if args.json {
+        terminal::write_json(&mut out, &report)?
+    } else {
+        let table = table(args, &report)?.to_markdown();
+        write!(out, "{}", folded(&table, Some(fold::fitting())))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -161,11 +160,15 @@ fn table(args: &EvaluateArgs, report: &WordProblemsReport) -> Result<Table> {
 }
 
 fn asked_how(args: &EvaluateArgs, report: &WordProblemsReport) -> String {
-    let templates = report.sets.iter().map(|found| found.template.name());
-    let templates: Vec<&str> = templates.collect();
-    let few = match args.limit < FEWEST {
-        true => format!(" Too few for a verdict: give --limit {FEWEST} or more."),
-        false => String::new(),
+    let templates: Vec<&str> = report
+        .sets
+        .iter()
+        .map(|found| found.template.name())
+        .collect();
+    let few = if args.limit < FEWEST {
+        format!(" Too few for a verdict: give --limit {FEWEST} or more.")
+    } else {
+        String::new()
     };
     format!(
         "{} problems of each set (30 ordinary ones at most), the first of seed {}, greedy, at most {} new tokens; asked with {}.{few}",

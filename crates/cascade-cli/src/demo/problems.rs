@@ -54,9 +54,10 @@ pub(super) fn print(args: &ProblemsArgs) -> Result<ExitCode> {
     let mut out = terminal::stdout();
     let problems = set.problems().enumerate().skip(args.offset);
     for (position, problem) in problems.take(args.limit) {
-        match args.json {
-            true => terminal::write_json(&mut out, &args.object(set, position, problem)?)?,
-            false => writeln!(out, "{}", readable(position, &problem))?,
+        if args.json {
+            terminal::write_json(&mut out, &args.object(set, position, problem)?)?
+        } else {
+            writeln!(out, "{}", readable(position, &problem))?
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -170,9 +170,10 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
     let Some(report) = report? else {
         return Ok(interrupt::status());
     };
-    match args.json {
-        true => terminal::write_json(&mut terminal::stdout(), &report)?,
-        false => print(&report, &replays, assumed)?,
+    if args.json {
+        terminal::write_json(&mut terminal::stdout(), &report)?
+    } else {
+        print(&report, &replays, assumed)?
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -188,10 +189,7 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
         report.provenance.as_str(),
         report.target,
         report.config,
-        match together {
-            true => " of one text",
-            false => "",
-        },
+        if together { " of one text" } else { "" },
         match (replays.costs.iter().any(|costs| costs.row_cost.is_some()), &args.row_times[..]) {
             (true, _) => "each further row of a forward adds the share above the column of a forward of one row",
             (false, []) => "forwards take the times of the files",

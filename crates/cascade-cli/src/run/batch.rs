@@ -44,9 +44,10 @@ pub(super) fn print(
         |answers| {
             let print = |answers: Vec<Answer<'_>>| -> Result<()> {
                 for Answer(question, generation) in &answers {
-                    match json {
-                        true => print_record(&mut out, question, generation)?,
-                        false => print_text(&mut out, inputs, question, generation)?,
+                    if json {
+                        print_record(&mut out, question, generation)?
+                    } else {
+                        print_text(&mut out, inputs, question, generation)?
                     }
                     totals.add(generation, None);
                     totals.mark(question, generation);

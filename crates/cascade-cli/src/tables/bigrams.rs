@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
+use cascade_core::fs::{Existing, Output};
 use cascade_core::TokenId;
-use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
 use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance};
 

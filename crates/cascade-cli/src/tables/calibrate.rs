@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use cascade_core::fs::Existing;
 use cascade_eval::ngram::{tree_of, Band, Calibration};
 use cascade_eval::trace::Traces;
-use cascade_fs::Existing;
 use cascade_ngram::MaxGramTreeOptions;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
 use clap::Args;
@@ -48,12 +48,15 @@ pub(crate) struct CalibrateArgs {
 }
 
 pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
-    let svg = args.svg.as_ref().map(|path| {
-        let existing = Existing::replaced_if(args.force);
-        let inputs = args.trace.files().chain(args.tree.files());
-        outputs::check(path, existing, inputs)
-    });
-    let svg = svg.transpose()?;
+    let svg = args
+        .svg
+        .as_ref()
+        .map(|path| {
+            let existing = Existing::replaced_if(args.force);
+            let inputs = args.trace.files().chain(args.tree.files());
+            outputs::check(path, existing, inputs)
+        })
+        .transpose()?;
     let traces = args.trace.open()?;
     let mut drafter = args.tree.drafter(&traces.tokenizer(), args.learning_rate)?;
     let mut progress = Progress::new(traces.records().count(), "records");
@@ -107,10 +110,18 @@ const INTERVALS: &str = "± 2 standard errors of independent nodes";
 
 fn table(args: &CalibrateArgs, calibration: &Calibration) -> cascade_report::Result<Table> {
     let bands = known(calibration);
-    let ends = calibration.bands.iter().skip(1).map(|band| band.from);
-    let ends: Vec<f64> = ends.chain([1.0]).collect();
-    let labels = calibration.bands.iter().zip(ends);
-    let labels = labels.filter(|(band, _)| band.nodes > 0);
+    let ends: Vec<f64> = calibration
+        .bands
+        .iter()
+        .skip(1)
+        .map(|band| band.from)
+        .chain([1.0])
+        .collect();
+    let labels = calibration
+        .bands
+        .iter()
+        .zip(ends)
+        .filter(|(band, _)| band.nodes > 0);
     let nodes = bands.clone().map(|band| Figure::new(band.nodes as f64));
     let estimates = bands.clone().map(|band| band.estimate().map(Figure::new));
     Table::new(title(args))

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use anyhow::{bail, Result};
 use cascade_bigram::{Error, ErrorKind, Job, Memory, Reduction, Status, Summary};
+use cascade_core::fs::{Existing, Output};
 use cascade_core::Fingerprint;
 use cascade_corpus::Skip;
-use cascade_fs::{Existing, Output};
 use cascade_ngram::{BigramTable, NgramLimits};
 
 use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
@@ -159,7 +159,7 @@ impl Place<'_> {
 fn warn_of_markup(file: &Path) {
     const TOP: u64 = 16 << 10;
     let mut top = Vec::new();
-    let opened = cascade_fs::check_file(file).and_then(|_| std::fs::File::open(file));
+    let opened = cascade_core::fs::check_file(file).and_then(|_| std::fs::File::open(file));
     if opened
         .and_then(|file| file.take(TOP).read_to_end(&mut top))
         .is_err()
@@ -287,13 +287,10 @@ fn say_if_interrupted(status: &Arc<Status>, output: &Path) {
             grouped(pages),
             grouped(status.tokens())
         );
-        match checkpoint(&output).join("manifest.json").exists() {
-            true => format!(
-                "{so_far}; go on from the last checkpoint with the same command and --resume"
-            ),
-            false => format!(
-                "{so_far}; no checkpoint was written yet, so begin anew (--checkpoint SECONDS)"
-            ),
+        if checkpoint(&output).join("manifest.json").exists() {
+            format!("{so_far}; go on from the last checkpoint with the same command and --resume")
+        } else {
+            format!("{so_far}; no checkpoint was written yet, so begin anew (--checkpoint SECONDS)")
         }
     });
 }

@@ -41,8 +41,11 @@ pub(crate) struct EvalArgs {
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode> {
     let traces = args.trace.open()?;
     let tokenizer = traces.tokenizer();
-    let tables = args.tables.iter().map(|table| open(table, &tokenizer));
-    let tables: Vec<Arc<NgramTable>> = tables.collect::<Result<_>>()?;
+    let tables: Vec<Arc<NgramTable>> = args
+        .tables
+        .iter()
+        .map(|table| open(table, &tokenizer))
+        .collect::<Result<_>>()?;
     let weights = args.weights.as_deref().map(weights).transpose()?;
     let value = TableValue {
         traces: &traces,
@@ -60,9 +63,10 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode> {
     let Some(report) = report else {
         return Ok(interrupt::status());
     };
-    match args.json {
-        true => terminal::write_json(&mut terminal::stdout(), &report)?,
-        false => print(&traces, &report)?,
+    if args.json {
+        terminal::write_json(&mut terminal::stdout(), &report)?
+    } else {
+        print(&traces, &report)?
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,16 +113,17 @@ fn print_alone(out: &mut impl Write, tables: &[TableAlone]) -> Result<()> {
 }
 
 fn print_lengths(out: &mut impl Write, drafters: &[Drafted]) -> Result<()> {
-    let names = budgets();
-    let names: String = names
+    let names: String = budgets()
         .iter()
         .map(|(name, _)| format!("{name:>10}"))
         .collect();
     writeln!(out, "\n{names}   tokens per forward")?;
     for drafted in drafters {
-        let lengths = drafted.budgets.iter();
-        let lengths = lengths.map(|(all, _)| format!("{:>10.3}", all.tokens_per_forward()));
-        let lengths: String = lengths.collect();
+        let lengths: String = drafted
+            .budgets
+            .iter()
+            .map(|(all, _)| format!("{:>10.3}", all.tokens_per_forward()))
+            .collect();
         writeln!(out, "{lengths}   {}", drafted.drafter)?;
     }
     Ok(())

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
+use cascade_core::fs::Existing;
 use cascade_eval::ngram::{Fitted, Fitting, Judged, Likelihood};
 use cascade_eval::trace::{Record, Traces};
-use cascade_fs::Existing;
 use cascade_ngram::max_gram_tree::fit::Fitter;
 use clap::Args;
 use serde_json::json;
@@ -86,13 +86,15 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     output
         .write(json.as_bytes())
         .with_context(|| format!("cannot write {}", args.out.display()))?;
-    match args.json {
-        true => terminal::write_json(&mut out, &object(args, &traces, &fitted))?,
-        false => print(&mut out, args, &fitted)?,
+    if args.json {
+        terminal::write_json(&mut out, &object(args, &traces, &fitted))?
+    } else {
+        print(&mut out, args, &fitted)?
     }
-    Ok(match interrupt::requested() {
-        true => interrupt::status(),
-        false => ExitCode::SUCCESS,
+    Ok(if interrupt::requested() {
+        interrupt::status()
+    } else {
+        ExitCode::SUCCESS
     })
 }
 

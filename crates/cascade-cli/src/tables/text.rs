@@ -19,8 +19,10 @@ pub(super) fn asked(
     check: impl FnOnce(&Fingerprint) -> cascade_ngram::Result<()>,
 ) -> Result<(Option<Tokenizer>, Vec<TokenId>)> {
     let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, check)?;
-    let tokens = args.token.iter().map(|text| find(text, tokenizer.as_ref()));
-    let tokens = tokens
+    let tokens = args
+        .token
+        .iter()
+        .map(|text| find(text, tokenizer.as_ref()))
         .chain(args.id.iter().map(|&id| Ok(id)))
         .collect::<Result<_>>()?;
     Ok((tokenizer, tokens))
@@ -36,8 +38,10 @@ pub(super) fn show_metadata(
         ("command", provenance.command.clone()),
         ("version", provenance.version.clone()),
     ];
-    let sources = provenance.sources.iter();
-    let sources = sources.map(|source| ("source", describe(source)));
+    let sources = provenance
+        .sources
+        .iter()
+        .map(|source| ("source", describe(source)));
     for (what, is) in rows.into_iter().chain(made).chain(sources) {
         writeln!(out, "{what:<16} {is}")?;
     }
@@ -59,9 +63,10 @@ pub(super) fn open(table: &str) -> Result<BigramTable> {
 
 /// A table of either kind.
 pub(super) fn open_any(table: &str) -> Result<NgramTable> {
-    match table.starts_with("embedded:") {
-        true => Ok(NgramTable::of_bigrams(&open(table)?)?),
-        false => Ok(NgramTable::open_any(table)?),
+    if table.starts_with("embedded:") {
+        Ok(NgramTable::of_bigrams(&open(table)?)?)
+    } else {
+        Ok(NgramTable::open_any(table)?)
     }
 }
 

@@ -41,8 +41,11 @@ impl TreeArgs {
         tokenizer: &Fingerprint,
         learning_rate: f32,
     ) -> Result<MaxGramTree> {
-        let table = self.table.as_deref().map(|table| open(table, tokenizer));
-        let table = table.transpose()?;
+        let table = self
+            .table
+            .as_deref()
+            .map(|table| open(table, tokenizer))
+            .transpose()?;
         let options = MaxGramTreeOptions {
             session_tokens: self.session_tokens,
             learning_rate,

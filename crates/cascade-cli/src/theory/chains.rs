@@ -84,7 +84,7 @@ impl ChainsArgs {
         let play = |i: u64| self.random.seed.wrapping_add(i) ^ 0x9e37_79b9_7f4a_7c15;
         if let Some(path) = &self.chain {
             let name = path.display().to_string();
-            let text = cascade_fs::read_text(path, LARGEST_CHAIN).context(name.clone())?;
+            let text = cascade_core::fs::read_text(path, LARGEST_CHAIN).context(name.clone())?;
             let chain = Markov::from_json(&text).context(name.clone())?;
             let seed = play(0);
             return Ok(vec![Named { name, chain, seed }]);

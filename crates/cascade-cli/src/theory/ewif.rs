@@ -71,8 +71,11 @@ pub(super) fn horizontal(args: &HorizontalArgs) -> Result<Report> {
         "--alpha was given {rates} times, --cost {costs} times and --k {lengths} times; \
          give each once for every drafter, or no --k at all to find the best"
     );
-    let drafters = args.alpha.iter().zip(&args.cost);
-    let drafters = drafters.map(|(&acceptance, &cost)| Drafter { acceptance, cost });
+    let drafters = args
+        .alpha
+        .iter()
+        .zip(&args.cost)
+        .map(|(&acceptance, &cost)| Drafter { acceptance, cost });
     let found = if lengths == 0 {
         let drafters: Vec<Drafter> = drafters.collect();
         Found::best(

@@ -44,17 +44,18 @@ fn is_ours(folder: &Path) -> Result<bool> {
     let Some(manifest) = Manifest::of_folder(folder)? else {
         return Ok(false);
     };
-    match manifest
+    if manifest
         .command
         .get(1)
         .is_some_and(|command| command == "theory")
     {
-        true => Ok(true),
-        false => bail!(
+        Ok(true)
+    } else {
+        bail!(
             "{} has the report of `{}`; give another folder",
             folder.display(),
             manifest.command_line()
-        ),
+        )
     }
 }
 

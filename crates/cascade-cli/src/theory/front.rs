@@ -118,8 +118,12 @@ impl FrontArgs {
     fn rows(&self, named: &Named) -> Result<Vec<Row>> {
         let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
         let budgets = self.budget.iter().copied().map(AcceptMore::Budget);
-        let uno = self.epsilon.iter().filter(|_| self.uno);
-        let uno = uno.copied().map(AcceptMore::ExtraUnoptimized);
+        let uno = self
+            .epsilon
+            .iter()
+            .filter(|_| self.uno)
+            .copied()
+            .map(AcceptMore::ExtraUnoptimized);
         let rules = extra.chain(uno).chain(budgets);
         rules
             .map(|rule| Row::new(named, rule, self.chains.runs))
@@ -127,9 +131,11 @@ impl FrontArgs {
     }
 
     fn summary(&self, rows: &[Row]) -> String {
-        let off_front = rows.iter().filter(|row| row.rule.is_optimal());
-        let off_front = off_front.map(|row| row.computed.off_front);
-        let off_front = off_front.fold(0.0, f64::max);
+        let off_front = rows
+            .iter()
+            .filter(|row| row.rule.is_optimal())
+            .map(|row| row.computed.off_front)
+            .fold(0.0, f64::max);
         let optimal = if self.uno { " of Decoding-OPT" } else { "" };
         format!(
             "{} No position{optimal} is off the front by more than {off_front:.1e}.",

@@ -180,8 +180,10 @@ impl LengthsArgs {
             (name, Kind::Length, policy, Some(time))
         };
         let plain = length("plain decoding".to_owned(), Policy::Plain, 0);
-        let lengths = self.lengths.iter();
-        let lengths = lengths.map(|&k| length(format!("{k} tokens"), Policy::Length(k), k));
+        let lengths = self
+            .lengths
+            .iter()
+            .map(|&k| length(format!("{k} tokens"), Policy::Length(k), k));
         let thresholds = self.thresholds.iter().map(|&threshold| {
             let policy = Policy::Threshold(threshold);
             (format!("h = {threshold}"), Kind::Threshold, policy, None)

@@ -55,8 +55,10 @@ impl RejectionsArgs {
         self.output.check()?;
         let chains = self.chains.chains()?;
         let described = self.chains.described(&chains);
-        let rows = chains.iter().map(|named| Row::new(named, self.chains.runs));
-        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let rows = chains
+            .iter()
+            .map(|named| Row::new(named, self.chains.runs))
+            .collect::<Result<Vec<_>>>()?;
         let table = Table::new(format!("Rejections of speculative sampling: {described}"))
             .labels("Chain", rows.iter().map(|row| row.name.clone()))?
             .figures(computed("Rejections", &rows, |row| Some(row.computed.expected)).decimals(4))?
@@ -78,8 +80,10 @@ impl RejectionsArgs {
 
 impl Row {
     fn plot(&self) -> Result<Captioned> {
-        let course = self.course.iter();
-        let course = course.map(|so_far| (so_far.runs as f64, figure(so_far)));
+        let course = self
+            .course
+            .iter()
+            .map(|so_far| (so_far.runs as f64, figure(so_far)));
         let lines = vec![Line::new(
             "mean of the first runs",
             Evidence::Simulated,
@@ -89,16 +93,17 @@ impl Row {
             format!("Rejections, {}", self.name),
             Axis::new("runs").log(),
             Axis::new("rejections of a sequence"),
-            match self.course.is_empty() {
-                false => lines,
-                true => vec![Line::new(
+            if self.course.is_empty() {
+                vec![Line::new(
                     "mean of the runs",
                     Evidence::Simulated,
                     [(self.simulated.runs as f64, figure(&self.simulated))],
-                )],
+                )]
+            } else {
+                lines
             },
-        )?;
-        let plot = plot.reference("Theorem 1", Evidence::Computed, self.computed.expected)?;
+        )?
+        .reference("Theorem 1", Evidence::Computed, self.computed.expected)?;
         Ok((plot, format!("Intervals: {NORMAL}.")))
     }
 

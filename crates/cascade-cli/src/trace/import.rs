@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use cascade_core::fs::{Existing, Output};
 use cascade_core::Architecture;
 use cascade_data::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_engine::Options;
 use cascade_eval::trace::spec_bench::{Answers, Import, LARGEST_ANSWERS};
 use cascade_eval::trace::{Header, Provenance, Record, Trace};
 use cascade_eval::Error;
-use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
 
 use super::{Format, ImportArgs};
@@ -25,8 +25,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let Format::SpecBench = args.format;
     let output = output(args)?;
     let label = args.answers.display().to_string();
-    let answers =
-        cascade_fs::read_text(&args.answers, LARGEST_ANSWERS).with_context(|| label.clone())?;
+    let answers = cascade_core::fs::read_text(&args.answers, LARGEST_ANSWERS)
+        .with_context(|| label.clone())?;
     let answers = Answers::parse(&label, &answers)?;
     let questions = Dataset::SpecBench.read(&args.questions, Selection::ALL)?;
     let tokenizer = tokenizer::load(&args.tokenizer)?;
@@ -49,8 +49,9 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 }
 
 fn output(args: &ImportArgs) -> Result<Output> {
-    let inputs = [args.answers.clone(), args.questions.clone()].into_iter();
-    let inputs = inputs.chain(tokenizer::files(&args.tokenizer));
+    let inputs = [args.answers.clone(), args.questions.clone()]
+        .into_iter()
+        .chain(tokenizer::files(&args.tokenizer));
     let existing = Existing::replaced_if(args.force);
     Ok(outputs::check(&args.output, existing, inputs)?)
 }
@@ -97,13 +98,14 @@ fn records(
     let mut records = Vec::new();
     let label = args.answers.display().to_string();
     for answer in answers {
-        let question = by_id.get(answer.question.as_str());
-        let question = question.ok_or_else(|| Error::NoQuestion {
-            label: label.clone(),
-            line: answer.line,
-            id: answer.question.clone(),
-            questions: args.questions.display().to_string(),
-        })?;
+        let question = by_id
+            .get(answer.question.as_str())
+            .ok_or_else(|| Error::NoQuestion {
+                label: label.clone(),
+                line: answer.line,
+                id: answer.question.clone(),
+                questions: args.questions.display().to_string(),
+            })?;
         records.extend(import.records(&label, question, answer)?);
     }
     Ok(records)
@@ -157,9 +159,10 @@ fn dataset(records: &[Record]) -> Dataset {
         let category = record.category.as_deref();
         category.is_some_and(|category| MT_BENCH.contains(&category))
     };
-    match records.iter().all(of_mt_bench) {
-        true => Dataset::MtBench,
-        false => Dataset::SpecBench,
+    if records.iter().all(of_mt_bench) {
+        Dataset::MtBench
+    } else {
+        Dataset::SpecBench
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use cascade_config::DeviceSpec;
+use cascade_core::fs::{Existing, Output, OutputError};
 use cascade_core::{Prompt, TextCodec, TokenId};
 use cascade_data::Dataset;
 use cascade_engine::Rule;
@@ -14,7 +15,6 @@ use cascade_eval::trace::{
     seed_of_turn, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE,
 };
 use cascade_eval::Error;
-use cascade_fs::{Existing, Output, OutputError};
 use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
 
 use super::RecordArgs;
@@ -239,9 +239,10 @@ impl Conversation<'_> {
 }
 
 fn encode(recorder: &Recorder, prompt: &PromptText) -> Result<Prompt> {
-    Ok(match prompt.verbatim {
-        true => recorder.encode_verbatim(&prompt.text)?,
-        false => recorder.encode(&prompt.text)?,
+    Ok(if prompt.verbatim {
+        recorder.encode_verbatim(&prompt.text)?
+    } else {
+        recorder.encode(&prompt.text)?
     })
 }
 
@@ -331,12 +332,13 @@ fn say(args: &RecordArgs, summary: &Summary, done: usize, greedy: bool) -> Resul
         args.output.display(),
         grouped(summary.records as u64),
         grouped(summary.output_tokens.iter().sum::<usize>() as u64),
-        match greedy {
-            true => format!(
+        if greedy {
+            format!(
                 "output tokens, {} of them near-ties (top two logits within {NEAR_TIE})",
                 summary.near_ties()
-            ),
-            false => "sampled tokens".to_owned(),
+            )
+        } else {
+            "sampled tokens".to_owned()
         }
     )?;
     Ok(())

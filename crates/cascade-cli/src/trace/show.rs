@@ -86,8 +86,9 @@ fn given<const N: usize>(fields: [&Option<String>; N]) -> Vec<&str> {
 fn target(header: &Header) -> String {
     let revision = header.revision.as_ref();
     let revision = revision.map_or(String::new(), |revision| format!(" at {revision}"));
-    let positions = header.max_context;
-    let positions = positions.map_or(String::new(), |n| format!(", {n} positions"));
+    let positions = header
+        .max_context
+        .map_or(String::new(), |n| format!(", {n} positions"));
     format!(
         "{}{revision}, {}{positions}",
         header.model, header.architecture
@@ -132,8 +133,7 @@ fn counts(summary: &Summary) -> Vec<(&'static str, String)> {
 
 fn lengths(tokens: &[usize]) -> String {
     let total: usize = tokens.iter().sum();
-    let shares = quantiles(tokens.iter().map(|&n| n as f64), &LENGTHS);
-    let shares: Vec<_> = shares
+    let shares: Vec<_> = quantiles(tokens.iter().map(|&n| n as f64), &LENGTHS)
         .iter()
         .map(|(name, n)| format!("{name} {n}"))
         .collect();
@@ -141,19 +141,19 @@ fn lengths(tokens: &[usize]) -> String {
 }
 
 fn gaps(summary: &Summary) -> String {
-    let shares = quantiles(summary.margins.iter().copied().map(f64::from), &GAPS);
-    let shares: Vec<_> = shares
+    let shares: Vec<_> = quantiles(summary.margins.iter().copied().map(f64::from), &GAPS)
         .iter()
         .map(|(name, n)| format!("{name} {n:.2e}"))
         .collect();
-    match shares.is_empty() {
-        true => "not measured".to_owned(),
-        false => format!(
+    if shares.is_empty() {
+        "not measured".to_owned()
+    } else {
+        format!(
             "{}; {} of {} below {NEAR_TIE}",
             shares.join(", "),
             summary.near_ties(),
             grouped(summary.margins.len() as u64)
-        ),
+        )
     }
 }
 

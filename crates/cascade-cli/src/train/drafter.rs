@@ -165,8 +165,10 @@ impl DrafterArgs {
         let target = model(&pool, &self.target, self.dtype).context("--target")?;
         say_notes(&pool.notes());
         refuse_another_kind("--target", &target, trace)?;
-        let basis = target.model.head_basis();
-        let basis = basis.with_context(|| format!("--target {}", self.target))?;
+        let basis = target
+            .model
+            .head_basis()
+            .with_context(|| format!("--target {}", self.target))?;
         Ok((target, basis))
     }
 

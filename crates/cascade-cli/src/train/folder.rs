@@ -47,9 +47,10 @@ impl TrainingFolder<'_> {
     /// Trains to the end, with a checkpoint after each epoch; goes on where one was saved if this
     /// is to be resumed.
     pub(super) fn train<N: Network>(&self, begun: Fit<N>, resume: bool) -> Result<Fit<N>> {
-        let mut training = match resume {
-            true => begun.resumed(&self.checkpoint())?,
-            false => begun,
+        let mut training = if resume {
+            begun.resumed(&self.checkpoint())?
+        } else {
+            begun
         };
         std::fs::create_dir_all(self.0).with_context(|| self.0.display().to_string())?;
         self.say_if_interrupted();
@@ -65,7 +66,7 @@ impl TrainingFolder<'_> {
 
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.0.join(name);
-        cascade_fs::write(&path, bytes).with_context(|| path.display().to_string())
+        cascade_core::fs::write(&path, bytes).with_context(|| path.display().to_string())
     }
 
     /// training.jsonl: a line for each epoch.

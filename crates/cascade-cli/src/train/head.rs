@@ -143,8 +143,10 @@ impl HeadArgs {
         let pool = ModelPool::new(DeviceSpec::default(), &options);
         let drafter = model(&pool, &self.drafter, self.dtype).context("--drafter")?;
         let target = self.target.as_deref();
-        let target = target.map(|target| model(&pool, target, self.dtype));
-        let target = target.transpose().context("--target")?;
+        let target = target
+            .map(|target| model(&pool, target, self.dtype))
+            .transpose()
+            .context("--target")?;
         say_notes(&pool.notes());
         refuse_another_kind("--drafter", &drafter, trace)?;
         if let Some(target) = &target {
@@ -186,10 +188,7 @@ impl HeadArgs {
             what: "head",
             drafter,
             // With a target's probabilities, acceptances are drawn by them along the recorded text.
-            evidence: match drawn {
-                false => Evidence::Replayed,
-                true => Evidence::Simulated,
-            },
+            evidence: if drawn { Evidence::Simulated } else { Evidence::Replayed },
             cost: self.cost,
             stops: format!(
                 "A draft stops where a token of it is rejected with more than {:.1}, after {} to {} tokens.",

@@ -53,9 +53,10 @@ impl Found<'_> {
         oracle: Prediction,
     ) -> Vec<(String, Prediction)> {
         let best = (1..on_choice.len()).fold(1, |best, length| {
-            match on_choice[length].speedup > on_choice[best].speedup {
-                true => length,
-                false => best,
+            if on_choice[length].speedup > on_choice[best].speedup {
+                length
+            } else {
+                best
             }
         });
         vec![
@@ -86,8 +87,10 @@ impl Found<'_> {
     /// Writes the report and a JSON file; returns the table and a summary to print.
     fn write(&self, folder: &Path, manifest: Manifest) -> Result<(String, String)> {
         let table = self.table()?;
-        let rows = self.rows.iter();
-        let rows = rows.map(|(name, row)| json!({"policy": name, "on_held_out": row}));
+        let rows = self
+            .rows
+            .iter()
+            .map(|(name, row)| json!({"policy": name, "on_held_out": row}));
         let summary = self.summary();
         let [training, choice, held_out] = self.outputs;
         let mut record = json!({
@@ -103,7 +106,7 @@ impl Found<'_> {
         }
         let text = serde_json::to_string_pretty(&record)? + "\n";
         let name = format!("{}.json", self.what);
-        cascade_fs::write(folder.join(name), text.as_bytes())?;
+        cascade_core::fs::write(folder.join(name), text.as_bytes())?;
         let printed = folded(&table.to_markdown(), fold::width());
         let title = format!("A {} for {}", self.what, self.drafter);
         let report = Report::new(title, summary.clone(), manifest)
@@ -173,8 +176,9 @@ impl Found<'_> {
 /// Loss by epoch.
 pub(super) fn losses(history: &[Epoch], evidence: Evidence, axis: &str) -> Result<Plot> {
     let line = |name: &str, of: &dyn Fn(&Epoch) -> f64| {
-        let points = history.iter();
-        let points = points.map(|epoch| (epoch.epoch as f64, Figure::new(of(epoch))));
+        let points = history
+            .iter()
+            .map(|epoch| (epoch.epoch as f64, Figure::new(of(epoch))));
         Line::new(name, evidence, points.collect::<Vec<_>>())
     };
     let lines = vec![

@@ -73,9 +73,10 @@ impl Report<'_> {
                 for name in &best.unused {
                     writeln!(out, "\n{name} never drafts here: drop it from `drafters`")?;
                 }
-                let left = match best.unused.is_empty() {
-                    true => String::new(),
-                    false => format!("  # without {}", best.unused.join(", ")),
+                let left = if best.unused.is_empty() {
+                    String::new()
+                } else {
+                    format!("  # without {}", best.unused.join(", "))
                 };
                 writeln!(
                     out,

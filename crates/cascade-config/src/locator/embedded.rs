@@ -52,8 +52,12 @@ fn with_files<T>(read: impl FnOnce(&EmbeddedFiles) -> T) -> T {
 
 pub(super) fn model(name: &str) -> Result<ModelSource, Unknown> {
     with_files(|files| {
-        let found = files.models.iter().find(|model| model.name == name);
-        let found = found.cloned().map(ModelSource::Embedded);
+        let found = files
+            .models
+            .iter()
+            .find(|model| model.name == name)
+            .cloned()
+            .map(ModelSource::Embedded);
         let names = files.models.iter().map(|model| model.name);
         found.ok_or_else(|| unknown("model", name, names))
     })
@@ -83,9 +87,12 @@ pub(super) fn tables() -> Vec<(&'static str, &'static [u8])> {
 
 /// `None` if there is none of that name, but others.
 pub(super) fn config(name: &str) -> Result<Option<&'static str>, Unknown> {
-    with_files(|files| match files.configs.is_empty() {
-        true => Err(unknown("configuration", name, std::iter::empty())),
-        false => Ok(named(&files.configs, name)),
+    with_files(|files| {
+        if files.configs.is_empty() {
+            Err(unknown("configuration", name, std::iter::empty()))
+        } else {
+            Ok(named(&files.configs, name))
+        }
     })
 }
 

@@ -37,8 +37,12 @@ fn distributions_are_those_of_transformers() {
             let sampling = sampling(case);
             let what = format!("{} of {}: {sampling:?}", golden["name"], logits.len());
             let found = sampling.distribution(&logits).unwrap().support();
-            let tokens = case["tokens"].as_array().unwrap().iter();
-            let tokens: Vec<TokenId> = tokens.map(|t| t.as_u64().unwrap() as TokenId).collect();
+            let tokens: Vec<TokenId> = case["tokens"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|t| t.as_u64().unwrap() as TokenId)
+                .collect();
             assert_eq!(
                 found.iter().map(|s| s.0).collect::<Vec<_>>(),
                 tokens,

@@ -44,9 +44,10 @@ impl Entry {
 
     /// A string, if it is there. Uses it.
     pub(super) fn optional_text(&mut self, name: &str) -> Result<Option<String>> {
-        match self.has(name) {
-            true => self.text(&[name]).map(Some),
-            false => Ok(None),
+        if self.has(name) {
+            self.text(&[name]).map(Some)
+        } else {
+            Ok(None)
         }
     }
 
@@ -89,9 +90,10 @@ impl Entry {
     fn lacks(&self, names: &[&str]) -> String {
         let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
         let there: Vec<_> = self.object.keys().map(String::as_str).collect();
-        let found = match there.is_empty() {
-            true => "the entry is empty".to_owned(),
-            false => format!("the entry has {}", there.join(", ")),
+        let found = if there.is_empty() {
+            "the entry is empty".to_owned()
+        } else {
+            format!("the entry has {}", there.join(", "))
         };
         format!(
             "there is no field {}; {found}; name the dataset that the file is of, or one of its fields as prompts:FIELD",

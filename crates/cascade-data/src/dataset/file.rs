@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use bytes::Bytes;
-use cascade_fs::{Compressed, Inflated};
+use cascade_core::fs::{Compressed, Inflated};
 use flate2::read::MultiGzDecoder;
 
 use super::entry::Record;
@@ -75,12 +75,13 @@ pub(super) struct Data {
 impl Data {
     pub(super) fn new(dataset: &Dataset, label: &str, bytes: Bytes) -> Result<Self> {
         let compressed = bytes.starts_with(&[0x1f, 0x8b]) || label.ends_with(".gz");
-        let bytes = match compressed {
-            true => decompressed(&bytes).map_err(|source| {
+        let bytes = if compressed {
+            decompressed(&bytes).map_err(|source| {
                 let problem = format!("not a whole gzip file: {source}; download it again");
                 Error::at(ErrorKind::Damaged, label, problem)
-            })?,
-            false => bytes,
+            })?
+        } else {
+            bytes
         };
         Ok(Self {
             format: Format::of(dataset, label, &bytes),
@@ -108,18 +109,19 @@ fn decompressed(bytes: &[u8]) -> io::Result<Bytes> {
     let read = Inflated::new(decoder, compressed)
         .take(LARGEST_FILE + 1)
         .read_to_end(&mut whole)?;
-    match read as u64 > LARGEST_FILE {
-        true => Err(io::Error::new(
+    if read as u64 > LARGEST_FILE {
+        Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             "it decompresses to more than 4 GiB, the most that is read of one file; split it",
-        )),
-        false => Ok(whole.into()),
+        ))
+    } else {
+        Ok(whole.into())
     }
 }
 
 /// The file as text, without a byte order mark.
 fn text<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str> {
-    if let Some(encoding) = cascade_fs::wide_encoding(bytes) {
+    if let Some(encoding) = cascade_core::fs::wide_encoding(bytes) {
         let problem = format!("it is in {encoding}; save the file as UTF-8");
         return Err(bad_entry(label, Place::Line(1), problem));
     }

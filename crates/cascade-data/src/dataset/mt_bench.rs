@@ -7,8 +7,7 @@ use crate::{Content, Sample, Turns};
 pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
     let id = entry.id(&["question_id", "prompt_id"], position);
     let category = entry.optional_text("category")?;
-    let turns = Turns::new(entry.texts(&["turns", "prompt"])?);
-    let turns = turns.ok_or_else(|| no_turns("turns"))?;
+    let turns = Turns::new(entry.texts(&["turns", "prompt"])?).ok_or_else(|| no_turns("turns"))?;
     let references = entry.references("reference")?;
     Ok(entry.sample(id, category, Content::Text(turns), references))
 }

@@ -80,9 +80,12 @@ fn caught<T>(
     call: impl FnOnce() -> std::result::Result<T, ParquetError>,
 ) -> std::result::Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-        let message = message.unwrap_or("the reader failed").to_owned();
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("the reader failed")
+            .to_owned();
         Err(ParquetError::General(message))
     })
 }

@@ -78,9 +78,10 @@ impl ProblemSet {
             Kind::WordProblem => ContentKind::Question,
             Kind::MultipleChoice => ContentKind::MultipleChoice,
         };
-        match configured.accepts(kind) {
-            true => configured,
-            false => PromptTemplate::Problem,
+        if configured.accepts(kind) {
+            configured
+        } else {
+            PromptTemplate::Problem
         }
     }
 
@@ -150,9 +151,10 @@ fn content(question: String, choices: Option<[String; 4]>) -> Content {
 pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
     let id = entry.id(&["id"], position);
     let question = entry.text(&["question"])?;
-    let choices = match entry.has("choices") {
-        true => Some(four(entry.texts(&["choices"])?)?),
-        false => None,
+    let choices = if entry.has("choices") {
+        Some(four(entry.texts(&["choices"])?)?)
+    } else {
+        None
     };
     let template = entry.optional_text("template")?;
     let references = vec![vec![entry.text(&["answer"])?]];

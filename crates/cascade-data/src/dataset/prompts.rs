@@ -13,12 +13,11 @@ const MESSAGES: &str = "messages";
 /// where there is no text.
 pub(super) fn sample(mut entry: Entry, position: usize, field: &str) -> Result<Sample> {
     let id = entry.id(&["id"], position);
-    let content = match field == MESSAGES || (!entry.has(field) && entry.has(MESSAGES)) {
-        true => conversation(&mut entry)?,
-        false => {
-            let turns = Turns::new(entry.text_or_texts(&[field])?);
-            Content::Text(turns.ok_or_else(|| no_turns(field))?)
-        }
+    let content = if field == MESSAGES || (!entry.has(field) && entry.has(MESSAGES)) {
+        conversation(&mut entry)?
+    } else {
+        let turns = Turns::new(entry.text_or_texts(&[field])?);
+        Content::Text(turns.ok_or_else(|| no_turns(field))?)
     };
     Ok(entry.sample(id, None, content, Vec::new()))
 }

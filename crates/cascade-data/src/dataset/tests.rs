@@ -113,9 +113,10 @@ fn mmlu_rows_become_choices() {
         ("virology_val.csv.gz", "virology"),
         ("test_drive.csv", "test_drive"),
     ] {
-        let bytes = match label.ends_with("gz") {
-            true => gzip(MMLU.as_bytes()),
-            false => MMLU.into(),
+        let bytes = if label.ends_with("gz") {
+            gzip(MMLU.as_bytes())
+        } else {
+            MMLU.into()
         };
         let samples = Dataset::Mmlu.parse(label, &bytes, Selection::ALL);
         assert_eq!(samples.unwrap(), expected(Some(subject)));
@@ -558,8 +559,10 @@ fn lines_after_the_selection_are_not_judged() {
 fn a_folder_is_one_dataset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let none = Dataset::Mmlu.read(path, Selection::ALL).unwrap_err();
-    let none = none.to_string();
+    let none = Dataset::Mmlu
+        .read(path, Selection::ALL)
+        .unwrap_err()
+        .to_string();
     assert!(
         none.ends_with("holds no .csv, .jsonl, .json, .parquet file; name the file itself"),
         "{none}"

@@ -107,8 +107,10 @@ impl HubData {
 /// of any dataset, are of three parts: refs/convert/parquet, refs/pr/1.
 fn revision_end(text: &str) -> usize {
     let own = ["refs/convert/", "refs/pr/"];
-    let start = own.iter().find(|own| text.starts_with(**own));
-    let start = start.map_or(0, |own| own.len());
+    let start = own
+        .iter()
+        .find(|own| text.starts_with(**own))
+        .map_or(0, |own| own.len());
     text[start..].find('/').map_or(text.len(), |at| start + at)
 }
 

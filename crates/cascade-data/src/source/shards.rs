@@ -63,10 +63,11 @@ pub(super) fn choose<'a>(
             return Err(Error::new(ErrorKind::Place, message));
         }
     };
-    let shards = names
+    let shards: Vec<_> = names
         .iter()
-        .filter_map(|name| Some((name.as_str(), Shard::of(name)?)));
-    let shards: Vec<_> = shards.filter(|(_, shard)| shard.split == split).collect();
+        .filter_map(|name| Some((name.as_str(), Shard::of(name)?)))
+        .filter(|(_, shard)| shard.split == split)
+        .collect();
     let files: Vec<_> = shards.iter().map(|(name, _)| *name).collect();
     match shards.iter().find_map(|(_, shard)| shard.of) {
         Some(expected) if expected != files.len() => {

@@ -60,9 +60,12 @@ pub(super) fn numbers(right: u32, draw: &mut Draw) -> ([String; 4], usize) {
     slips.sort_unstable();
     slips.dedup();
     let place = draw.place(LETTERS.len());
-    let options = std::array::from_fn(|at| match at == place {
-        true => right.to_string(),
-        false => slips.swap_remove(draw.place(slips.len())).to_string(),
+    let options = std::array::from_fn(|at| {
+        if at == place {
+            right.to_string()
+        } else {
+            slips.swap_remove(draw.place(slips.len())).to_string()
+        }
     });
     (options, place)
 }
@@ -137,9 +140,10 @@ fn of_a_kind(draw: &mut Draw) -> Story {
         .filter(|kind| *kind != right_kind)
         .collect();
     let options = std::array::from_fn(|place| {
-        let kind = match place == right {
-            true => right_kind,
-            false => others.remove(draw.place(others.len())),
+        let kind = if place == right {
+            right_kind
+        } else {
+            others.remove(draw.place(others.len()))
         };
         draw.thing(kinds[kind].1).many.to_owned()
     });

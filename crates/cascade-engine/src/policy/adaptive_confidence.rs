@@ -59,9 +59,10 @@ impl AdaptiveConfidence {
         // A threshold above all: nothing at or above it. Every token is below.
         let mut best = MISSED;
         for (i, &(probability, is_accepted)) in falling.iter().enumerate() {
-            match is_accepted {
-                true => taken += 1,
-                false => wrong += 1,
+            if is_accepted {
+                taken += 1
+            } else {
+                wrong += 1
             }
             let last_of_its_value = falling.get(i + 1).is_none_or(|next| next.0 < probability);
             let cost =

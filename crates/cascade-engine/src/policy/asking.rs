@@ -63,10 +63,7 @@ pub(super) struct Lately(Option<f64>);
 impl Lately {
     pub(super) fn learn(&mut self, seconds: f64) {
         let before = self.0.unwrap_or(seconds);
-        let weight = match seconds < before {
-            true => SHORTER,
-            false => LONGER,
-        };
+        let weight = if seconds < before { SHORTER } else { LONGER };
         self.0 = Some(before + weight * (seconds.min(MOST * before) - before));
     }
 

@@ -154,8 +154,12 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut sums = [0.0f32; LANES];
     let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest = left.remainder().iter().zip(right.remainder());
-    let rest: f32 = rest.map(|(a, b)| a * b).sum();
+    let rest: f32 = left
+        .remainder()
+        .iter()
+        .zip(right.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
     for (a, b) in left.zip(right) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
             *sum += a * b;
@@ -207,15 +211,16 @@ impl AcceptanceHead {
         if !(0.0..=1.0).contains(&threshold) {
             return Err(InvalidHead::Threshold(threshold));
         }
-        match 1 <= shortest && shortest <= longest {
-            false => Err(InvalidHead::Lengths { shortest, longest }),
-            true => Ok(Self {
+        if 1 <= shortest && shortest <= longest {
+            Ok(Self {
                 weights,
                 threshold,
                 shortest,
                 longest,
                 survival: 1.0,
-            }),
+            })
+        } else {
+            Err(InvalidHead::Lengths { shortest, longest })
         }
     }
 }

@@ -65,9 +65,10 @@ impl StopRule for LengthHeuristic {
         }
         let all = drafted.all(|node| outcome.accepted.contains(node));
         let length = self.length(outcome.reviewer);
-        *length = match all {
-            true => (*length + MORE).min(LONGEST),
-            false => length.saturating_sub(LESS).max(1),
+        *length = if all {
+            (*length + MORE).min(LONGEST)
+        } else {
+            length.saturating_sub(LESS).max(1)
         };
     }
 

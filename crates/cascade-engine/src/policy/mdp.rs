@@ -121,10 +121,11 @@ impl StopRule for MdpThreshold {
             let seconds = record.time.as_secs_f64() / record.path.len().max(1) as f64;
             if seconds > 0.0 && !record.path.is_empty() {
                 let before = review.token.unwrap_or(seconds);
-                review.token = Some(match seconds < before {
+                review.token = Some(if seconds < before {
                     // The drafter read the prompt in its first forward.
-                    true => (before * seconds).sqrt(),
-                    false => before + RATE * (seconds.min(before * 4.0) - before),
+                    (before * seconds).sqrt()
+                } else {
+                    before + RATE * (seconds.min(before * 4.0) - before)
                 });
             }
         }

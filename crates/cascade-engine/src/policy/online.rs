@@ -311,10 +311,7 @@ impl ReviewerState {
             .find(|turn| turn.turn.drafter == drafter);
         // More than the price if the drafter had to read the prompt first, or drafted alone.
         let spent = turn.map_or(0.0, |turn| turn.time.as_secs_f64() / one);
-        let saved = match kept {
-            true => 1.0 / self.gain(),
-            false => 0.0,
-        };
+        let saved = if kept { 1.0 / self.gain() } else { 0.0 };
         self.trials -= (spent.max(token) + row - saved).max(0.0);
         if !kept {
             self.drafters[drafter.0].rests_until = self.reviews + TRIALS_APART;
@@ -464,14 +461,17 @@ impl OnlineSchedule {
             (false, true) => FIRST_LONGEST_ALONE,
             (false, false) => FIRST_LONGEST,
         };
-        let drafters = self.roles.iter().map(|role| {
-            let prior = match role {
-                Role::Statistical => STATISTICAL_PRIOR,
-                _ => NEURAL_PRIOR,
-            };
-            DrafterState::new(prior, longest)
-        });
-        let drafters: Vec<_> = drafters.collect();
+        let drafters: Vec<_> = self
+            .roles
+            .iter()
+            .map(|role| {
+                let prior = match role {
+                    Role::Statistical => STATISTICAL_PRIOR,
+                    _ => NEURAL_PRIOR,
+                };
+                DrafterState::new(prior, longest)
+            })
+            .collect();
         let reviewer = |level| ReviewerState {
             prices: Prices::new(self.assumed.of_level(level)),
             shared: self.shared.get(level).cloned().flatten(),
@@ -664,9 +664,10 @@ impl OnlineSchedule {
             self.reviewers[level].reading.offer(balance);
         }
         let worth = |level| self.is_worth_reading(reviewer, level);
-        let paying = match worth(level) {
-            true => Some((level, balance)),
-            false => self.best_neural(reviewer, survival, at, worth),
+        let paying = if worth(level) {
+            Some((level, balance))
+        } else {
+            self.best_neural(reviewer, survival, at, worth)
         };
         let (level, pays) = match paying.filter(|(_, balance)| *balance > 0.0) {
             Some((level, _)) => (level, true),
@@ -686,19 +687,21 @@ impl OnlineSchedule {
         let (drafted, accepted) = own.drafters[level].beside;
         let price = own.gain() * own.one_more(state.nodes + 1);
         let branches = !trial && accepted >= drafted * price;
-        let tokens = match trial {
-            true => 1,
-            false => own.drafters[level].longest,
+        let tokens = if trial {
+            1
+        } else {
+            own.drafters[level].longest
         };
         Some(Turn {
             drafter: LevelId(level),
             tokens,
             start: TurnStart::Tip,
             reserved: 0,
-            nodes: match branches {
-                true => state.budget.nodes,
+            nodes: if branches {
+                state.budget.nodes
+            } else {
                 // As many as the main path takes leave none for branches.
-                false => tokens,
+                tokens
             },
         })
     }
@@ -735,9 +738,10 @@ impl OnlineSchedule {
         let paths = proposal.path_probabilities(|stated, depth| acceptance.estimate(stated, depth));
         let survival = own.draft.survival;
         // What a neural drafter drafted was paid for.
-        let caution = match self.is_neural(proposal.drafter.0) {
-            true => 1.0,
-            false => own.company().caution(),
+        let caution = if self.is_neural(proposal.drafter.0) {
+            1.0
+        } else {
+            own.company().caution()
         };
         let price = |nodes: usize| {
             let rows = state.nodes + 1;
@@ -755,9 +759,10 @@ impl OnlineSchedule {
         let offer = any.0.as_ref();
         let offer = offer.map(|offer| (offer.drafter, offer.balance - best));
         let worth = |level| self.is_worth_reading(reviewer, level);
-        let (handover, without) = match self.neural_below(own.draft.neural).all(worth) {
-            true => any,
-            false => self.best_handover(reviewer, at, &along, price, worth),
+        let (handover, without) = if self.neural_below(own.draft.neural).all(worth) {
+            any
+        } else {
+            self.best_handover(reviewer, at, &along, price, worth)
         };
         let handover = handover.filter(|handover| handover.balance > best);
         let handed_over = handover.is_some();
@@ -816,9 +821,10 @@ impl OnlineSchedule {
         let forward = self.reviewers[growing.drafter.0].forward_of(rows.max(1));
         let depth = state.depth + tree.height();
         let price = rate * self.token_cost(reviewer, growing.drafter.0, depth) * forward;
-        match gain > price {
-            true => open,
-            false => vec![false; tree.len()],
+        if gain > price {
+            open
+        } else {
+            vec![false; tree.len()]
         }
     }
 
@@ -898,9 +904,10 @@ impl OnlineSchedule {
             self.reviewers[reviewer].turn.has(seconds + drafting);
         }
         let one = self.forward(reviewer);
-        let spent = match seconds > 0.0 {
-            true => (seconds + drafting) / one,
-            false => self.assumed_time(outcome) / one,
+        let spent = if seconds > 0.0 {
+            (seconds + drafting) / one
+        } else {
+            self.assumed_time(outcome) / one
         };
         let own = &mut self.reviewers[reviewer];
         own.reviews += 1;

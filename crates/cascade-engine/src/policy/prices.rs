@@ -118,9 +118,10 @@ impl Prices {
         }
         if self.checks >= CHECKS || self.checks > 0 && !self.are_checked() {
             self.checks = 0;
-            self.checks_from = match self.forwards < CHECKS_APART {
-                true => self.forwards,
-                false => self.forwards + CHECKS_APART,
+            self.checks_from = if self.forwards < CHECKS_APART {
+                self.forwards
+            } else {
+                self.forwards + CHECKS_APART
             };
         }
         self.forwards += 1;
@@ -206,8 +207,14 @@ pub(super) struct Companies([Option<Company>; DEPTHS]);
 impl Companies {
     /// As of late at this depth; where nothing was drafted yet, as above it.
     pub(super) fn at(&self, depth: usize) -> Company {
-        let known = self.0.iter().take(depth + 1).rev();
-        let known = known.flatten().next().copied();
+        let known = self
+            .0
+            .iter()
+            .take(depth + 1)
+            .rev()
+            .flatten()
+            .next()
+            .copied();
         known.unwrap_or_else(|| Company::of_texts(1))
     }
 

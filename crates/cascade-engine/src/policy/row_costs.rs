@@ -642,9 +642,10 @@ mod tests {
         for row in [0.018, 0.05, 0.17] {
             let mut costs = RowCosts::assumed(0.02);
             for i in 0..4000 {
-                let rows = match costs.needs_check() {
-                    true => 1,
-                    false => [3, 6, 10, 2, 14, 21, 5][i * 5 % 7],
+                let rows = if costs.needs_check() {
+                    1
+                } else {
+                    [3, 6, 10, 2, 14, 21, 5][i * 5 % 7]
                 };
                 let real = 1e-3 * (1.0 + row * (rows - 1) as f64);
                 costs.learn(rows, real * scattered());
@@ -683,9 +684,10 @@ mod tests {
         let mut costs = measured(|rows| 1e-3 * (1.0 + 0.17 * (rows - 1) as f64), &[4, 5]);
         for i in 0..1500 {
             let most = if costs.of(4) < 1.2 { 4 } else { 3 };
-            let rows = match costs.needs_check() {
-                true => 1,
-                false => [1, 2, 3, most][i % 4],
+            let rows = if costs.needs_check() {
+                1
+            } else {
+                [1, 2, 3, most][i % 4]
             };
             costs.learn(rows, real(rows));
         }

@@ -267,9 +267,10 @@ pub struct TurnRecord {
 impl TurnRecord {
     /// Tokens that were requested but not drafted because a stop rule ended the turn.
     pub fn left_by_stop(&self) -> usize {
-        match self.stopped {
-            true => self.turn.tokens.saturating_sub(self.path.len()),
-            false => 0,
+        if self.stopped {
+            self.turn.tokens.saturating_sub(self.path.len())
+        } else {
+            0
         }
     }
 }

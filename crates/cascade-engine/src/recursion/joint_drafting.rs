@@ -72,9 +72,12 @@ impl<'a> JointDrafting<'a> {
             partner(levels).ok_or_else(|| self.not_joint("the schedule names another"))?;
         let (advice, proposed) = self.grow(partner, context, budget, decoding)?;
         let advised = advice.advised(proposed.tree());
-        let proposer = |node: usize| match advised[node] {
-            true => self.slot.drafter,
-            false => turn.drafter,
+        let proposer = |node: usize| {
+            if advised[node] {
+                self.slot.drafter
+            } else {
+                turn.drafter
+            }
         };
         Ok(self
             .recursion

@@ -88,9 +88,10 @@ impl<'a> NeuralDrafting<'a> {
         let owed = self.slot.quota.saturating_sub(self.chunk.depth());
         Growth {
             depth: self.chunk.depth(),
-            claimed: match decoding.is_drawn() && self.recursion.settings.reorders {
-                true => owed.max(most),
-                false => owed,
+            claimed: if decoding.is_drawn() && self.recursion.settings.reorders {
+                owed.max(most)
+            } else {
+                owed
             },
         }
     }

@@ -146,8 +146,9 @@ impl<'a> TreeDrafting<'a> {
         let mut view = decoding.view(&scores, context.len());
         for &node in nodes {
             let at = node.and_then(|node| places[node]);
-            let children = view.likely(&scored, at, width);
-            let children = children.map_err(|source| self.neural.failed(source))?;
+            let children = view
+                .likely(&scored, at, width)
+                .map_err(|source| self.neural.failed(source))?;
             for (token, probability) in children {
                 self.push(token, node, probability);
             }
@@ -155,13 +156,14 @@ impl<'a> TreeDrafting<'a> {
                 self.answered[node] = true;
             }
         }
-        Ok(match decoding.is_drawn() {
+        Ok(if decoding.is_drawn() {
             // Such drafts must not depend on the clock.
-            true => ForwardCost {
+            ForwardCost {
                 time: Default::default(),
                 ..forward
-            },
-            false => forward,
+            }
+        } else {
+            forward
         })
     }
 

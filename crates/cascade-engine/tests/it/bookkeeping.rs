@@ -225,8 +225,9 @@ impl Schedule for Listening {
                 |record: &cascade_engine::TurnRecord| (record.turn.drafter.0, record.path.len());
             heard.turns.push(outcome.turns.iter().map(turn).collect());
         } else {
-            let judged = outcome.judgements();
-            let judged = judged.map(|j| (j.position, j.drafter.0, j.accepted));
+            let judged = outcome
+                .judgements()
+                .map(|j| (j.position, j.drafter.0, j.accepted));
             heard.judged.extend(judged);
         }
     }

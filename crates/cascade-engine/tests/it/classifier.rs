@@ -152,8 +152,9 @@ fn greatest_probability(text: &[TokenId]) -> f32 {
 fn samples_are_the_targets_whatever_the_classifier_says() {
     const RUNS: usize = 8_000;
     // Stops depending on what was drawn before: on the drafter's greatest probability after it.
-    let greatest = (0..VOCABULARY as TokenId).map(|token| greatest_probability(&[token]));
-    let greatest: Vec<f32> = greatest.collect();
+    let greatest: Vec<f32> = (0..VOCABULARY as TokenId)
+        .map(|token| greatest_probability(&[token]))
+        .collect();
     let most = greatest.iter().copied().fold(0.0, f32::max);
     let least = greatest.iter().copied().fold(1.0, f32::min);
     assert!(least < most);

@@ -34,8 +34,9 @@ fn below_another(rule: Rule, drafter: ToyDrafter) -> CascadeBuilder {
         siblings: Siblings::WithReplacement,
         ..Branching::main_path(2)
     };
-    let builder = Cascade::builder().target_with("target", target(), rule);
-    let builder = builder.neural_with("base", model("base", 1), NeuralOptions::new(rule, tree));
+    let builder = Cascade::builder()
+        .target_with("target", target(), rule)
+        .neural_with("base", model("base", 1), NeuralOptions::new(rule, tree));
     builder.statistical("drawing", drafter)
 }
 

@@ -25,8 +25,10 @@ impl Scorer for WithPositions {
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let last = context.len() - 1;
         let nodes = (0..tree.len()).map(|node| last + tree.depth(node) + 1);
-        let hidden = std::iter::once(last).chain(nodes);
-        let hidden = hidden.flat_map(|position| [position as f32, 1.0]).collect();
+        let hidden = std::iter::once(last)
+            .chain(nodes)
+            .flat_map(|position| [position as f32, 1.0])
+            .collect();
         let hidden = (!want.hidden.is_empty()).then(|| Matrix::new(2, hidden));
         Ok(self.0.score(context, tree, want)?.with_hidden(hidden))
     }

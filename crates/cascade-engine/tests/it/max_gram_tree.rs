@@ -60,10 +60,7 @@ proptest! {
         eos in prop::option::of(0..VOCABULARY as TokenId),
         lenience in 1.0f32..4.0,
     ) {
-        let architecture = match encoder {
-            true => Architecture::EncoderDecoder,
-            false => Architecture::DecoderOnly,
-        };
+        let architecture = if encoder { Architecture::EncoderDecoder } else { Architecture::DecoderOnly };
         let size = neural + 1;
         let entry = |r: usize, c: usize| if c < r { 0 } else { k[r * 3 + c] };
         let rows: Vec<Vec<usize>> =
@@ -117,8 +114,8 @@ fn samples_do_not_depend_on_earlier_generations() {
     for seed in 0..20 {
         let options = Options::default()
             .with_max_new_tokens(40)
-            .with_decoding(sampled);
-        let options = options.with_seed(seed);
+            .with_decoding(sampled)
+            .with_seed(seed);
         let alone = cascade().generate_tokens(&prompt, &options).unwrap();
         let after_others = experienced.generate_tokens(&prompt, &options).unwrap();
         assert_eq!(after_others.tokens, alone.tokens);

@@ -78,9 +78,10 @@ impl Said {
     fn top(&self, position: usize, width: usize) -> Vec<(TokenId, f32)> {
         let (right, says) = (token(position), self.says(position));
         let other = |step: usize| (right + 2 + step as TokenId) % VOCABULARY as TokenId;
-        let second = match says != right && chance(77, position) < 0.67 {
-            true => right,
-            false => other(0),
+        let second = if says != right && chance(77, position) < 0.67 {
+            right
+        } else {
+            other(0)
         };
         let rest = (1..).map(|step| (other(step), 0.02));
         [(says, 0.6), (second, 0.2)]

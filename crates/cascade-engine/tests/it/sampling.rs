@@ -95,9 +95,10 @@ impl Stops {
     fn random(rng: &mut ChaCha8Rng) -> Self {
         let active = rng.random::<bool>();
         Self {
-            tokens: match active {
-                true => vec![rng.random_range(0..VOCABULARY as TokenId)],
-                false => Vec::new(),
+            tokens: if active {
+                vec![rng.random_range(0..VOCABULARY as TokenId)]
+            } else {
+                Vec::new()
             },
             below: if active { 0.15 } else { 0.0 },
             position: if active { rng.random_range(1..6) } else { 99 },

@@ -124,8 +124,10 @@ fn a_level_is_given_the_states_of_all_verified_text() {
         let want = Want::ARGMAX.with_hidden(HiddenLayers::NONE.with(LAYER));
         let own = target()
             .score(&text[..end], &TokenTree::new(), want)
-            .unwrap();
-        let own = own.hidden.after(LAYER, None, 0).unwrap()[0];
+            .unwrap()
+            .hidden
+            .after(LAYER, None, 0)
+            .unwrap()[0];
         assert_eq!(states.get(&text[..end]), Some(&own), "after {end} tokens");
     }
 }

@@ -384,10 +384,11 @@ fn a_seed_gives_the_same_sample_whatever_was_generated_before_and_however_fast()
             let cascade = |speed: u64| {
                 let clock = Erratic(VirtualClock::default(), Arc::new(Mutex::new(speed)));
                 let builder = family(rule, &Branching::chain()).clock(clock);
-                match online {
-                    true => builder.schedule(OnlineSchedule::default()),
-                    false => builder.k_matrix(matrix(&[&[4, 2], &[0, 2]])),
-                }
+                (if online {
+                    builder.schedule(OnlineSchedule::default())
+                } else {
+                    builder.k_matrix(matrix(&[&[4, 2], &[0, 2]]))
+                })
                 .build()
                 .unwrap()
             };
@@ -448,9 +449,10 @@ fn greedy_answers_are_the_targets_with_every_rule_and_schedule() {
                     .statistical("guesser", Guesser)
                     .stop_rule(rules().swap_remove(rule).1)
                     .lenience(Lenience::new(2.0).unwrap());
-                let builder = match online {
-                    true => builder,
-                    false => builder.k_matrix(matrix(&[&[5, 2, 2], &[0, 2, 2], &[0, 0, 2]])),
+                let builder = if online {
+                    builder
+                } else {
+                    builder.k_matrix(matrix(&[&[5, 2, 2], &[0, 2, 2], &[0, 0, 2]]))
                 };
                 let mut cascade = builder.build().unwrap();
                 let fast = cascade.generate_tokens(&prompt(), &options).unwrap();

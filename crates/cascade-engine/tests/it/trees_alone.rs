@@ -67,13 +67,10 @@ proptest! {
         }
         // A smaller neural drafter does not mix probabilities.
         rows[1] = vec![0; rows[1].len()];
-        let mut cascade = match online {
-            true => builder.schedule(OnlineSchedule::default()),
-            false => {
+        let mut cascade = (if online { builder.schedule(OnlineSchedule::default()) } else {
                 let rows: Vec<&[usize]> = rows.iter().map(Vec::as_slice).collect();
                 builder.k_matrix(matrix(&rows))
-            }
-        }.build().unwrap();
+            }).build().unwrap();
         let mut options = Options::default().with_max_new_tokens(30).with_seed(seed);
         if let Some(temperature) = temperature {
             let sampling = Sampling::new(temperature).unwrap();
@@ -290,8 +287,10 @@ fn the_enumerated_output_with_a_head_in_every_position_is_the_targets() {
     // The head does read states: another sum is another draft.
     let options = sampled().with_max_new_tokens(4);
     let drafts = |head: ToyHead| {
-        let builder = Cascade::builder().target("target", target());
-        let builder = builder.neural("head", head).k_matrix(matrix(&[&[3]]));
+        let builder = Cascade::builder()
+            .target("target", target())
+            .neural("head", head)
+            .k_matrix(matrix(&[&[3]]));
         let mut cascade = builder.build().unwrap();
         let seeds = (0..40).map(|seed| {
             let options = options.clone().with_seed(seed);
@@ -375,10 +374,11 @@ fn a_head_that_is_never_right_is_named() {
             .target("target", toy())
             .notices(move |notice| sink.lock().unwrap().push(notice.to_owned()))
             .k_matrix(matrix(&[&[1]]));
-        let mut cascade = match reads {
-            true => builder.neural("eagle", head),
-            false => builder.neural("eagle", model),
-        }
+        let mut cascade = (if reads {
+            builder.neural("eagle", head)
+        } else {
+            builder.neural("eagle", model)
+        })
         .build()
         .unwrap();
         let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2]);

@@ -104,10 +104,7 @@ proptest! {
         lenience in prop::sample::select(vec![1.0f32, 2.0, 50.0]),
         tokens in prop::collection::vec(0..VOCABULARY as TokenId, 1..6),
     ) {
-        let architecture = match encoder {
-            true => Architecture::EncoderDecoder,
-            false => Architecture::DecoderOnly,
-        };
+        let architecture = if encoder { Architecture::EncoderDecoder } else { Architecture::DecoderOnly };
         let n = drafters.len() + 1;
         let k = (0..n)
             .map(|row| (0..n).map(|j| if j < row { 0 } else { quotas[3 * row + j] }).collect())
@@ -143,8 +140,11 @@ fn alone(toy: ToyScorer, vocabulary: DraftVocabulary) -> CascadeBuilder {
 fn steps(builder: CascadeBuilder, prompt: &[TokenId]) -> (Vec<TokenId>, Vec<Step>) {
     let prompt = Prompt::new(Architecture::DecoderOnly, prompt.to_vec());
     let options = Options::default().with_max_new_tokens(30);
-    let output = builder.build().unwrap().generate_tokens(&prompt, &options);
-    let output = output.unwrap();
+    let output = builder
+        .build()
+        .unwrap()
+        .generate_tokens(&prompt, &options)
+        .unwrap();
     (output.tokens, output.steps)
 }
 

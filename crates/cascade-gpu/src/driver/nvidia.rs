@@ -276,9 +276,12 @@ impl Driver for Gpu {
         unsafe {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             result::stream::begin_capture(stream, mode).map_err(of("cuStreamBeginCapture"))?;
-            let launched = launches.iter().try_for_each(|launch| match self.overlap {
-                true => self.launch_overlapping(stream, launch),
-                false => self.launch_on(stream, launch),
+            let launched = launches.iter().try_for_each(|launch| {
+                if self.overlap {
+                    self.launch_overlapping(stream, launch)
+                } else {
+                    self.launch_on(stream, launch)
+                }
             });
             let graph = result::stream::end_capture(stream).map_err(of("cuStreamEndCapture"));
             launched?;
@@ -484,9 +487,10 @@ fn assemble(text: &CString) -> std::result::Result<sys::CUmodule, (DriverError, 
 /// The driver's library, if there is one. `cudarc` is not asked: whether it opens the library or is
 /// linked to it, as candle's CUDA wants, is chosen by whoever builds the program.
 fn library() -> Option<libloading::Library> {
-    let names: &[&str] = match cfg!(windows) {
-        true => &["nvcuda.dll"],
-        false => &["libcuda.so", "libcuda.so.1"],
+    let names: &[&str] = if cfg!(windows) {
+        &["nvcuda.dll"]
+    } else {
+        &["libcuda.so", "libcuda.so.1"]
     };
     // SAFETY: the driver's library may be opened and closed at any time.
     names

@@ -170,8 +170,8 @@ fn heads_of_all_sizes_attend_to_trees() {
         let sizes = [(130, 9, 20), (0, 0, 17), (530, 1, 3)];
         let story = sizes
             .into_iter()
-            .fold(Story::new(seed, 540), Story::then_any);
-        let story = story.then_chain(534, 2);
+            .fold(Story::new(seed, 540), Story::then_any)
+            .then_chain(534, 2);
         on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
@@ -205,8 +205,8 @@ fn rows_see_no_farther_than_their_window() {
         let filled = sizes[0].0.max(sizes[1].0) + 2;
         let story = sizes
             .into_iter()
-            .fold(Story::new(seed, filled), Story::then_any);
-        let story = story.then_chain(filled, 2);
+            .fold(Story::new(seed, filled), Story::then_any)
+            .then_chain(filled, 2);
         on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }

@@ -166,9 +166,10 @@ impl Case {
         let mut loader = Loader::new(device, dtype, &self.store);
         let table = loader.table("table", TOKENS, self.size).unwrap();
         let norm = loader.norm("norm", self.size).unwrap();
-        let map = match gated {
-            true => loader.gated(self.size, "gate", "up", INNER),
-            false => loader.linear(self.size, &[("gate", INNER)]),
+        let map = if gated {
+            loader.gated(self.size, "gate", "up", INNER)
+        } else {
+            loader.linear(self.size, &[("gate", INNER)])
         };
         let map = map.unwrap();
         let mut sizes = WorkspaceSizes::new(self.size, EPSILON, ONE_HEAD, 16);

@@ -17,7 +17,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use cascade_fs::AtomicFile;
+use cascade_core::fs::AtomicFile;
 
 use super::etag::Etag;
 use super::failure::Failure;
@@ -54,9 +54,10 @@ impl RepoCache {
     pub(super) fn part(&self, etag: &Etag, is_locked: bool) -> Result<PathBuf, Failure> {
         let blobs = self.repo.join("blobs");
         fs::create_dir_all(&blobs).map_err(|error| cannot_write(&blobs, &error))?;
-        Ok(blobs.join(match is_locked {
-            true => format!("{etag}.incomplete"),
-            false => format!("{etag}.{}.incomplete", std::process::id()),
+        Ok(blobs.join(if is_locked {
+            format!("{etag}.incomplete")
+        } else {
+            format!("{etag}.{}.incomplete", std::process::id())
         }))
     }
 
@@ -82,7 +83,7 @@ impl RepoCache {
         let up = "../".repeat(2 + name.matches('/').count());
         let target = blob.strip_prefix(&self.repo).unwrap_or(blob);
         let target = Path::new(&up).join(target);
-        let made = fs::create_dir_all(cascade_fs::parent(&path)).and_then(|()| {
+        let made = fs::create_dir_all(cascade_core::fs::parent(&path)).and_then(|()| {
             match link(&target, blob, &path) {
                 // One that leads nowhere: its content was deleted.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.exists() => {
@@ -108,7 +109,8 @@ impl RepoCache {
     /// Keeps that a commit has no such file. A cache that cannot be written to stays without.
     pub(super) fn keep_lack(&self, commit: &str, name: &str) {
         let path = self.lacking(commit, name);
-        let _ = fs::create_dir_all(cascade_fs::parent(&path)).and_then(|()| fs::write(&path, ""));
+        let _ =
+            fs::create_dir_all(cascade_core::fs::parent(&path)).and_then(|()| fs::write(&path, ""));
     }
 
     fn lacking(&self, commit: &str, name: &str) -> PathBuf {
@@ -142,7 +144,7 @@ impl RepoCache {
     /// Writes a small file, whole or not at all. Other libraries do not look at what lies directly
     /// in the repository's folder, so that is where it is made.
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::create_dir_all(cascade_fs::parent(path))?;
+        fs::create_dir_all(cascade_core::fs::parent(path))?;
         let output = AtomicFile::create_in(&self.repo, path)?;
         output.file().write_all(bytes)?;
         output.commit()

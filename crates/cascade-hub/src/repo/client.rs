@@ -234,9 +234,10 @@ impl Answer {
 
     /// Bytes of the body, if they are announced.
     fn length(&self) -> std::result::Result<Option<u64>, Failure> {
-        match self.has_end_mark() {
-            true => Ok(None),
-            false => self.count("content-length"),
+        if self.has_end_mark() {
+            Ok(None)
+        } else {
+            self.count("content-length")
         }
     }
 

@@ -149,9 +149,10 @@ fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Option<()> {
     for entry in fs::read_dir(folder).ok()? {
         let path = entry.ok()?.path();
         let name = format!("{prefix}{}", path.file_name()?.to_str()?);
-        match path.is_dir() {
-            true => walk(&path, &format!("{name}/"), names)?,
-            false => names.push(name),
+        if path.is_dir() {
+            walk(&path, &format!("{name}/"), names)?
+        } else {
+            names.push(name)
         }
     }
     Some(())

@@ -68,7 +68,7 @@ fn try_take(path: &Path) -> io::Result<Lock> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    fs::create_dir_all(cascade_fs::parent(path))?;
+    fs::create_dir_all(cascade_core::fs::parent(path))?;
     let mut options = OpenOptions::new();
     match options
         .read(true)

@@ -55,8 +55,13 @@ impl Trail {
     }
 
     fn lost(&self, why: &str) -> Failure {
-        let places = self.before.iter().chain([&self.here]).map(place);
-        let places = places.collect::<Vec<_>>().join(" -> ");
+        let places = self
+            .before
+            .iter()
+            .chain([&self.here])
+            .map(place)
+            .collect::<Vec<_>>()
+            .join(" -> ");
         Failure::unreachable(format!("{why}: {places}"), Again::No)
     }
 }

@@ -83,8 +83,11 @@ impl<'a> Patience<'a> {
     /// together do not come back together.
     fn backoff(&self) -> Duration {
         let doublings = (self.failures - 1).min(16);
-        let whole = self.limits.backoff.saturating_mul(1 << doublings);
-        let whole = whole.min(self.limits.longest_wait);
+        let whole = self
+            .limits
+            .backoff
+            .saturating_mul(1 << doublings)
+            .min(self.limits.longest_wait);
         let chance = SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()

@@ -54,9 +54,10 @@ pub(crate) fn case(
             && left
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
                 .is_ok();
-        match hit {
-            true => misbehave(request, stream),
-            false => hub.answer(request, stream),
+        if hit {
+            misbehave(request, stream)
+        } else {
+            hub.answer(request, stream)
         }
     };
     Case {

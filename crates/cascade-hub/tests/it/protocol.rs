@@ -136,9 +136,10 @@ fn a_mirror_without_commits_says_them_with_the_list() {
 #[test]
 fn a_mirror_without_either_is_refused() {
     let server = Server::start(|request: &Request, stream: &mut TcpStream| {
-        match request.path.starts_with("/api/") {
-            true => send(stream, "404 Not Found", b""),
-            false => send(stream, "200 OK\r\nETag: \"abcdef\"", b"{}"),
+        if request.path.starts_with("/api/") {
+            send(stream, "404 Not Found", b"")
+        } else {
+            send(stream, "200 OK\r\nETag: \"abcdef\"", b"{}")
         }
     });
     let world = World::new();
@@ -155,9 +156,10 @@ fn a_plain_web_server_with_a_commit() {
     let server = Server::start(move |_: &Request, stream: &mut TcpStream| {
         use std::io::Write;
         let bytes = message("200 OK\r\nETag: W/\"65f1c2a0-1b2\"", &[7; 1000]);
-        let end = match cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
-            true => bytes.len() - 10,
-            false => bytes.len(),
+        let end = if cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            bytes.len() - 10
+        } else {
+            bytes.len()
         };
         stream.write_all(&bytes[..end])
     });
@@ -189,9 +191,10 @@ fn a_rest_without_a_digest_must_be_of_the_same_content() {
             };
             let (head, body) = ranged(request, &format!("ETag: {etag}"), &body);
             let bytes = message(&head, &body);
-            let end = match cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
-                true => bytes.len() - 10,
-                false => bytes.len(),
+            let end = if cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
+                bytes.len() - 10
+            } else {
+                bytes.len()
             };
             stream.write_all(&bytes[..end])
         });

@@ -791,9 +791,10 @@ fn disconnect(world: &World, hub: &Hub, bytes: &[u8], end: usize, always: bool) 
     let (answered, given) = (AtomicUsize::new(0), hub.clone());
     let start = bytes[..end].to_vec();
     let server = Server::start(move |request: &Request, stream: &mut TcpStream| {
-        match always || answered.fetch_add(1, Ordering::SeqCst) == 0 {
-            true => stream.write_all(&start),
-            false => given.answer(request, stream),
+        if always || answered.fetch_add(1, Ordering::SeqCst) == 0 {
+            stream.write_all(&start)
+        } else {
+            given.answer(request, stream)
         }
     });
     match world.fetch(&world.options(&server), SMALL) {

@@ -233,9 +233,10 @@ impl WeightSource for ByName {
             .fold(7u64, |seed, byte| seed * 31 % 65_537 + u64::from(byte));
         let mut rng = StdRng::seed_from_u64(seed);
         let inputs = shape.last().copied().unwrap_or(1) as f32;
-        let (centre, width) = match name.contains("norm") {
-            true => (1.0, 0.2),
-            false => (0.0, (3.0 / inputs).sqrt()),
+        let (centre, width) = if name.contains("norm") {
+            (1.0, 0.2)
+        } else {
+            (0.0, (3.0 / inputs).sqrt())
         };
         let mut value = || centre + width * rng.random_range(-1.0..1.0);
         Ok((0..shape.iter().product()).map(|_| value()).collect())
@@ -352,14 +353,18 @@ fn types() -> &'static [DType] {
 fn kernels_and_candle_agree_by_operation() {
     let emulated = cascade_gpu_emulator::emulated(cascade_gpu_emulator::ExecutionOrder::Forward);
     for (at, device) in [("a GPU", Device::Gpu(emulated)), ("the CPU", Device::Cpu)] {
-        let columns = types().iter().map(|&dtype| differences(&device, dtype).0);
-        let columns: Vec<_> = columns.collect();
+        let columns: Vec<_> = types()
+            .iter()
+            .map(|&dtype| differences(&device, dtype).0)
+            .collect();
         let names: String = types().iter().map(|dtype| format!(" {dtype} |")).collect();
         let rule = "---|".repeat(types().len());
         println!("\n| our kernels for {at}, candle on the CPU |{names}\n|---|{rule}");
         for (row, (operation, ..)) in columns[0].iter().enumerate() {
-            let cells = columns.iter().map(|column| column[row]);
-            let cells = cells.map(|(_, far, family)| format!(" {far:.1e} ({family}) |"));
+            let cells = columns
+                .iter()
+                .map(|column| column[row])
+                .map(|(_, far, family)| format!(" {far:.1e} ({family}) |"));
             println!("| {operation} |{}", cells.collect::<String>());
         }
         for (operation, far, family) in &columns[0] {

@@ -216,9 +216,10 @@ impl Loader<Candle> for CandleLoader<'_> {
         }
         let linear = Linear::new(parts, spec.outputs == Outputs::Gated)?;
         let Candle { device, dtype, .. } = &self.loaded;
-        Ok(match spec.bias {
-            true => linear.with_bias(device, bias, *dtype)?,
-            false => linear,
+        Ok(if spec.bias {
+            linear.with_bias(device, bias, *dtype)?
+        } else {
+            linear
         })
     }
 
@@ -336,8 +337,11 @@ fn bias(
     span: &AttentionSpan<'_, Candle>,
 ) -> cascade_candle::Result<Bias> {
     if let AttentionSpan::Biased(bias) = span {
-        let entries = rows.entries(&bias.entries).into_iter();
-        let entries = entries.map(|entry| entry as u32).collect();
+        let entries = rows
+            .entries(&bias.entries)
+            .into_iter()
+            .map(|entry| entry as u32)
+            .collect();
         return forward.relative(&bias.values, entries);
     }
     match (rows.mask(span.window()), span.window()) {

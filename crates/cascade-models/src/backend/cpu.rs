@@ -347,9 +347,10 @@ impl Cpu {
 
     /// Runs what computes with these weights where it is fastest.
     pub(crate) fn scope<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        match self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
-            true => rayon::scope(|_| run()),
-            false => run(),
+        if self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
+            rayon::scope(|_| run())
+        } else {
+            run()
         }
     }
 }
@@ -507,8 +508,11 @@ fn store<'r>(
 
 impl Forward<Cpu> for CpuForward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
-        let tokens = self.texts.iter().flat_map(|text| text.input.rows.tokens());
-        let tokens: Vec<TokenId> = tokens.collect();
+        let tokens: Vec<TokenId> = self
+            .texts
+            .iter()
+            .flat_map(|text| text.input.rows.tokens())
+            .collect();
         self.stream = vec![0.0; tokens.len() * table.size()];
         let rows = self.stream.chunks_exact_mut(table.size());
         for (row, token) in rows.zip(tokens) {
@@ -529,8 +533,9 @@ impl Forward<Cpu> for CpuForward<'_> {
         let heads @ Heads { queries, size, .. } = self.info.heads;
         self.each_text(&features, |text, features| {
             text.take_queries(heads, features, of_queries);
-            let rows = features.chunks_exact(features.len() / text.rows());
-            let rows = rows.map(|row| &row[queries * size..]);
+            let rows = features
+                .chunks_exact(features.len() / text.rows())
+                .map(|row| &row[queries * size..]);
             let positions = &text.positions;
             store(text.input.sequence, layer, size, rows, |keys, row| {
                 of_keys.apply(keys, positions[row]);
@@ -588,13 +593,12 @@ impl Forward<Cpu> for CpuForward<'_> {
     }
 
     fn activate(&mut self, linear: &Map, activation: Activation) {
-        self.inner = match linear.gated {
-            true => linear.linear.forward_gated(&self.normed, activation),
-            false => {
-                let mut inner = linear.linear.forward(&self.normed);
-                cascade_cpu::activate(&mut inner, activation);
-                inner
-            }
+        self.inner = if linear.gated {
+            linear.linear.forward_gated(&self.normed, activation)
+        } else {
+            let mut inner = linear.linear.forward(&self.normed);
+            cascade_cpu::activate(&mut inner, activation);
+            inner
         };
     }
 

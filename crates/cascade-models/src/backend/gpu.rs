@@ -111,8 +111,10 @@ impl Backend for Gpu {
     }
 
     fn profile(&self, repeats: usize) -> CoreResult<Vec<LaunchCost>> {
-        let profile = self.runner().profile(repeats);
-        let profile = profile.map_err(cascade_core::Error::backend)?;
+        let profile = self
+            .runner()
+            .profile(repeats)
+            .map_err(cascade_core::Error::backend)?;
         let own = |cost: cascade_gpu::LaunchCost| LaunchCost {
             purpose: cost.purpose,
             launches: cost.launches,

@@ -102,12 +102,13 @@ impl HostRows<'_> {
         if plan.sees_everything() && within(plan.keys() - 1) {
             return None;
         }
-        Some(
-            plan.table(f32::NEG_INFINITY, |distance| match within(distance) {
-                true => 0.0,
-                false => f32::NEG_INFINITY,
-            }),
-        )
+        Some(plan.table(f32::NEG_INFINITY, |distance| {
+            if within(distance) {
+                0.0
+            } else {
+                f32::NEG_INFINITY
+            }
+        }))
     }
 
     /// Entries of a relative bias, `[rows, keys]`.
@@ -264,8 +265,10 @@ pub(super) fn forward(
 ) -> Vec<CoreResult<Scores>> {
     let sequences = texts.iter_mut().map(|text| &mut *text.sequence);
     let encoded = encode(model, sequences);
-    let ready = texts.iter_mut().zip(&encoded);
-    let ready = ready.filter_map(|(text, encoded)| encoded.as_ref().ok().map(|()| text));
+    let ready = texts
+        .iter_mut()
+        .zip(&encoded)
+        .filter_map(|(text, encoded)| encoded.as_ref().ok().map(|()| text));
     let mut answers = decode(model, ready.collect()).into_iter();
     let texts = texts.into_iter().zip(encoded);
     let vocab_size = model.info.vocab_size;
@@ -288,24 +291,25 @@ fn encode<'a>(
     let info = &model.info;
     let mut together: Vec<&mut HostSequence> = Vec::new();
     let mut tokens = 0;
-    let begun = sequences.map(|sequence| {
-        if sequence.encoded.is_some() {
-            return Ok(());
-        }
-        if model.layers.encoder_stages() == 0 {
-            sequence.encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
-            return Ok(());
-        }
-        check_source(info, sequence.source.len())?;
-        if tokens + sequence.source.len() > ENCODED_TOGETHER {
-            encode_together(model, std::mem::take(&mut together));
-            tokens = 0;
-        }
-        tokens += sequence.source.len();
-        together.push(sequence);
-        Ok(())
-    });
-    let begun = begun.collect();
+    let begun = sequences
+        .map(|sequence| {
+            if sequence.encoded.is_some() {
+                return Ok(());
+            }
+            if model.layers.encoder_stages() == 0 {
+                sequence.encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
+                return Ok(());
+            }
+            check_source(info, sequence.source.len())?;
+            if tokens + sequence.source.len() > ENCODED_TOGETHER {
+                encode_together(model, std::mem::take(&mut together));
+                tokens = 0;
+            }
+            tokens += sequence.source.len();
+            together.push(sequence);
+            Ok(())
+        })
+        .collect();
     encode_together(model, together);
     begun
 }
@@ -332,15 +336,17 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
             })
         })
         .collect();
-    let texts = sequences.iter().zip(&mut caches);
-    let texts = texts.map(|(sequence, [scratch, encoded])| HostInput {
-        rows: HostRows::Encoder(&sequence.source),
-        sequence: scratch,
-        source: SourceCache::Written(encoded),
-        wanted: 0,
-        hidden: HiddenLayers::NONE,
-        hidden_rows: 0,
-    });
+    let texts = sequences
+        .iter()
+        .zip(&mut caches)
+        .map(|(sequence, [scratch, encoded])| HostInput {
+            rows: HostRows::Encoder(&sequence.source),
+            sequence: scratch,
+            source: SourceCache::Written(encoded),
+            wanted: 0,
+            hidden: HiddenLayers::NONE,
+            hidden_rows: 0,
+        });
     backend.run(info, texts.collect(), &mut |forward| {
         (0..layers.encoder_stages()).for_each(|stage| layers.encode(stage, forward));
     });
@@ -363,23 +369,25 @@ fn decode(
     if texts.is_empty() {
         return Vec::new();
     }
-    let inputs = texts.iter_mut().map(|text| {
-        let HostSequence { cache, encoded, .. } = &mut *text.sequence;
-        debug_assert_eq!(cache.len(), text.plan.first_position());
-        cache.reserve(text.plan.rows());
-        let (hidden, hidden_rows) = text.read.hidden(&text.plan);
-        HostInput {
-            rows: HostRows::Decoder(&text.plan),
-            sequence: cache,
-            source: SourceCache::Read(
-                encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
-            ),
-            wanted: text.read.logits(&text.plan),
-            hidden,
-            hidden_rows,
-        }
-    });
-    let inputs: Vec<HostInput<'_>> = inputs.collect();
+    let inputs: Vec<HostInput<'_>> = texts
+        .iter_mut()
+        .map(|text| {
+            let HostSequence { cache, encoded, .. } = &mut *text.sequence;
+            debug_assert_eq!(cache.len(), text.plan.first_position());
+            cache.reserve(text.plan.rows());
+            let (hidden, hidden_rows) = text.read.hidden(&text.plan);
+            HostInput {
+                rows: HostRows::Decoder(&text.plan),
+                sequence: cache,
+                source: SourceCache::Read(
+                    encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
+                ),
+                wanted: text.read.logits(&text.plan),
+                hidden,
+                hidden_rows,
+            }
+        })
+        .collect();
     let whole = inputs
         .iter()
         .any(|input| input.wanted > 0 || input.hidden.contains(HiddenLayer::Last));

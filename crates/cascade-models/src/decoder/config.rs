@@ -252,9 +252,10 @@ impl DecoderConfig {
 
     /// Weights of the whole model; a tied head counts once.
     pub fn parameters(&self) -> usize {
-        let embedding = match self.tied {
-            true => 0,
-            false => product(&[self.size, self.vocab_size]),
+        let embedding = if self.tied {
+            0
+        } else {
+            product(&[self.size, self.vocab_size])
         };
         sum(&[self.parameters_per_forward(), embedding])
     }
@@ -370,8 +371,12 @@ mod tests {
         }
 
         let smollm3 = json!({"model_type": "smollm3", "num_hidden_layers": 5});
-        let rotated = read(smollm3).unwrap().layers;
-        let rotated: Vec<bool> = rotated.iter().map(|layer| layer.rotated).collect();
+        let rotated: Vec<bool> = read(smollm3)
+            .unwrap()
+            .layers
+            .iter()
+            .map(|layer| layer.rotated)
+            .collect();
         assert_eq!(rotated, [true, true, true, false, true]);
         let listed = json!({"model_type": "smollm3", "no_rope_layers": [0, 1],
             "use_sliding_window": true, "sliding_window": 5});
@@ -422,8 +427,8 @@ mod tests {
     fn nothing_overflows() {
         let huge = 1u64 << 31;
         let config = read(json!({"hidden_size": huge, "intermediate_size": huge,
-            "head_dim": 8, "num_hidden_layers": 10_000, "max_position_embeddings": huge}));
-        let config = config.unwrap();
+            "head_dim": 8, "num_hidden_layers": 10_000, "max_position_embeddings": huge}))
+        .unwrap();
         assert_eq!(config.parameters(), usize::MAX);
         assert_eq!(config.positions, MOST_POSITIONS);
         assert!(config.warnings()[0].contains("1048576"));

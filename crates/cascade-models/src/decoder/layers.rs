@@ -64,8 +64,7 @@ impl<B: Backend> Layer<B> {
 
 impl<B: Backend> Layers<B> for Decoder<B> {
     fn decode(&self, forward: &mut dyn Forward<B>, logits: bool) {
-        let norms = self.layers.iter().map(|(norm, _)| norm);
-        let mut norms = norms.chain([&self.norm]);
+        let mut norms = self.layers.iter().map(|(norm, _)| norm).chain([&self.norm]);
         let mut next_norm = || norms.next().unwrap_or(&self.norm);
         forward.embed(&self.embedding, next_norm());
         for (i, (_, layer)) in self.layers.iter().enumerate() {
@@ -112,8 +111,10 @@ impl Describe for DecoderConfig {
         // As transformers 5 has it: whatever config.json says, a head of its own counts.
         let tied = self.tied && !loader.has("lm_head");
         let embedding = loader.table("model.embed_tokens", tied)?;
-        let layers = self.layers.iter().enumerate();
-        let layers = layers
+        let layers = self
+            .layers
+            .iter()
+            .enumerate()
             .map(|(i, &kind)| {
                 let at = format!("model.layers.{i}");
                 let norm = loader.norm(&format!("{at}.input_layernorm"))?;
@@ -121,10 +122,11 @@ impl Describe for DecoderConfig {
             })
             .collect::<Result<_>>()?;
         let norm = loader.norm("model.norm")?;
-        let head = match tied {
-            true => loader.head("model.embed_tokens", Some(&embedding)),
-            false => loader.head("lm_head", None),
-        }?;
+        let head = (if tied {
+            loader.head("model.embed_tokens", Some(&embedding))
+        } else {
+            loader.head("lm_head", None)
+        })?;
         let mut rotary = |(cosines, sines)| loader.rotary(cosines, sines);
         let all_rotated = self.layers.iter().all(|layer| layer.rotated);
         let unrotated = (!all_rotated).then(|| unrotated(self.positions, self.heads.size));
@@ -157,9 +159,10 @@ impl DecoderConfig {
         let qkv = self.qkv(&attention);
         let gate_up = self.gate_up(&format!("{at}.mlp"));
         // Heads that are normed are whole first.
-        let qkv = LinearSpec::new(inputs, &qkv).used_as(match self.head_norms {
-            true => Outputs::SideBySide,
-            false => Outputs::Rotated,
+        let qkv = LinearSpec::new(inputs, &qkv).used_as(if self.head_norms {
+            Outputs::SideBySide
+        } else {
+            Outputs::Rotated
         });
         let gate_up = LinearSpec::new(size, &gate_up).used_as(Outputs::Gated);
         let output = LinearSpec::new(attended, &output);

@@ -115,10 +115,12 @@ impl Rope {
     /// Whether angles are the same but for the rounding of factors in f32.
     pub(crate) fn is_nearly(&self, other: &Self, head_dim: usize) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= 4e-7 * a.abs();
-        let pairs = self.frequencies(head_dim);
-        let mut pairs = pairs.iter().zip(other.frequencies(head_dim));
+        let mut pairs = self
+            .frequencies(head_dim)
+            .into_iter()
+            .zip(other.frequencies(head_dim));
         near(self.attention_factor(), other.attention_factor())
-            && pairs.all(|(&a, b)| near(a.into(), b.into()))
+            && pairs.all(|(a, b)| near(a.into(), b.into()))
     }
 
     /// Reads the settings of transformers 4 (`rope_theta`, `rope_scaling`) and 5
@@ -266,11 +268,12 @@ fn checked_theta(stated: &[f64], absent: f64) -> Result<f64> {
             "rope_theta is {theta} in one place and {other} in another"
         )));
     }
-    match theta.is_finite() && theta > 0.0 {
-        true => Ok(theta),
-        false => Err(bad(format!(
+    if theta.is_finite() && theta > 0.0 {
+        Ok(theta)
+    } else {
+        Err(bad(format!(
             "rope_theta is {theta}, which is not a positive number"
-        ))),
+        )))
     }
 }
 
@@ -426,9 +429,12 @@ impl Reader {
         let or = |number: Option<f64>, absent| number.filter(|&n| n != 0.0).unwrap_or(absent);
         let beta_fast = or(number("beta_fast")?, 32.0);
         let beta_slow = or(number("beta_slow")?, 1.0);
-        let sharper = |by: f64| match factor <= 1.0 {
-            true => 1.0,
-            false => 0.1 * by * factor.ln() + 1.0,
+        let sharper = |by: f64| {
+            if factor <= 1.0 {
+                1.0
+            } else {
+                0.1 * by * factor.ln() + 1.0
+            }
         };
         let attention_factor = match (stated, some, all) {
             (Some(stated), ..) => stated,

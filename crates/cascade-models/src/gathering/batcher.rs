@@ -248,8 +248,12 @@ impl Scorer for BatchedSession {
         if !self.model.gathers() {
             return self.session().score(context, tree, want);
         }
-        let prefixes = self.seat.prefixes.lock();
-        let prefixes = prefixes.unwrap_or_else(PoisonError::into_inner).clone();
+        let prefixes = self
+            .seat
+            .prefixes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         self.session().share_prefixes(prefixes);
         let scoring = self.session().begin(context, tree, want)?;
         let Some(session) = self.session.take() else {
@@ -328,9 +332,10 @@ impl Seat {
                 self.unpaid.fetch_add(unpaid, Ordering::Relaxed);
                 return (call, answer);
             }
-            state = match state.is_ready() {
-                true => self.shared.compute(state),
-                false => wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            state = if state.is_ready() {
+                self.shared.compute(state)
+            } else {
+                wake.wait(state).unwrap_or_else(PoisonError::into_inner)
             };
         }
     }
@@ -428,8 +433,10 @@ impl State {
     fn next_model(&self) -> Option<Arc<Model>> {
         let just_ran = |model: &Arc<Model>| self.last.as_ptr() == Arc::as_ptr(model);
         let only_prompts = |model: &Arc<Model>| {
-            let own = self.waiting.iter();
-            let mut own = own.filter(|call| Arc::ptr_eq(call.model(), model));
+            let mut own = self
+                .waiting
+                .iter()
+                .filter(|call| Arc::ptr_eq(call.model(), model));
             own.all(|call| call.continued)
         };
         let models = self.waiting.iter().map(Call::model);
@@ -456,9 +463,10 @@ impl State {
         let model = calls.first().map(Call::model);
         self.last = model.map(Arc::downgrade).unwrap_or_default();
         self.computing = true;
-        let company = match self.waiting.is_empty() {
-            true => Company::Alone,
-            false => Company::OthersWait,
+        let company = if self.waiting.is_empty() {
+            Company::Alone
+        } else {
+            Company::OthersWait
         };
         (calls, company)
     }
@@ -494,12 +502,13 @@ impl State {
         };
         self.prices.retain(|(model, _)| model.strong_count() > 0);
         let mut known = self.prices.iter();
-        let known = known.position(|(known, _)| known.as_ptr() == Arc::as_ptr(&model));
-        let known = known.unwrap_or_else(|| {
-            let new = (Arc::downgrade(&model), RowPrice::default());
-            self.prices.push(new);
-            self.prices.len() - 1
-        });
+        let known = known
+            .position(|(known, _)| known.as_ptr() == Arc::as_ptr(&model))
+            .unwrap_or_else(|| {
+                let new = (Arc::downgrade(&model), RowPrice::default());
+                self.prices.push(new);
+                self.prices.len() - 1
+            });
         let price = &mut self.prices[known].1;
         if !forward.reads_prompt {
             price.learn(forward.rows.iter().sum(), time);
@@ -560,8 +569,9 @@ impl Shared {
     /// The forward, and the time it took.
     fn forward(&self, calls: &mut [Call], company: Company) -> (Forward, Duration) {
         let begun = Instant::now();
-        let together = calls.iter_mut();
-        let together = together.map(|call| (&mut call.session, &mut call.scoring));
+        let together = calls
+            .iter_mut()
+            .map(|call| (&mut call.session, &mut call.scoring));
         let forward = forward(together.collect(), company);
         let time = begun.elapsed();
         if let (Some(observe), Some(call)) = (&self.observer.0, calls.first()) {
@@ -656,8 +666,9 @@ mod tests {
         let (model, batcher) = (model(), Batcher::default());
         let holding = batcher.join().into_running();
         let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 70], &[4, 5, 6]];
-        let texts = contexts.map(|context| (context, batcher.join().into_running()));
-        let texts = texts.map(|(context, running)| (context, asking(running, &model, context)));
+        let texts = contexts
+            .map(|context| (context, batcher.join().into_running()))
+            .map(|(context, running)| (context, asking(running, &model, context)));
         panicked(&batcher, 3);
         // The oldest of them panics by itself, too; which one that is depends on the threads.
         panicked(&batcher, 3);
@@ -686,18 +697,19 @@ mod tests {
         });
         let holding = batcher.join().into_running();
         let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 200], &[4, 5, 6]];
-        let texts = contexts.map(|context| (batcher.join().into_running(), context));
-        let texts = texts.map(|(running, context)| {
-            let model = Arc::clone(&model);
-            std::thread::spawn(move || {
-                let text = running.participant().clone();
-                let mut session = text.session(&model);
-                let begun = Instant::now();
-                score(&mut session, context).unwrap();
-                let passed = begun.elapsed();
-                (passed - text.unpaid(), passed)
-            })
-        });
+        let texts = contexts
+            .map(|context| (batcher.join().into_running(), context))
+            .map(|(running, context)| {
+                let model = Arc::clone(&model);
+                std::thread::spawn(move || {
+                    let text = running.participant().clone();
+                    let mut session = text.session(&model);
+                    let begun = Instant::now();
+                    score(&mut session, context).unwrap();
+                    let passed = begun.elapsed();
+                    (passed - text.unpaid(), passed)
+                })
+            });
         while batcher.shared.lock().waiting.len() < 3 {
             std::thread::yield_now();
         }
@@ -730,8 +742,9 @@ mod tests {
         });
         let holding = batcher.join().into_running();
         let contexts: [&[TokenId]; 2] = [&[1, 2], &[3; 70]];
-        let texts = contexts.map(|context| (batcher.join().into_running(), context));
-        let texts = texts.map(|(running, context)| asking(running, &model, context));
+        let texts = contexts
+            .map(|context| (batcher.join().into_running(), context))
+            .map(|(running, context)| asking(running, &model, context));
         while batcher.shared.lock().waiting.len() < 2 {
             std::thread::yield_now();
         }

@@ -262,9 +262,10 @@ impl HeadConfig {
             Self::Eagle3(layer, own) => {
                 let size = layer.size;
                 let fuse = product(&[own.reads.len(), own.target_size, size]);
-                let of_states = match own.normed_states {
-                    true => product(&[own.reads.len(), own.target_size]),
-                    false => 0,
+                let of_states = if own.normed_states {
+                    product(&[own.reads.len(), own.target_size])
+                } else {
+                    0
                 };
                 let norms = sum(&[product(&[4, size]), of_states]);
                 let others = sum(&[fuse, norms, product(&[own.rows, size])]);
@@ -291,9 +292,10 @@ impl HeadConfig {
             size: head,
         } = layer.heads;
         let (queries, keys_values) = (product(&[queries, head]), product(&[2, kv, head]));
-        let biases = match layer.biases.qkv {
-            true => sum(&[queries, keys_values]),
-            false => 0,
+        let biases = if layer.biases.qkv {
+            sum(&[queries, keys_values])
+        } else {
+            0
         };
         let head_norms = if layer.head_norms { 2 * head } else { 0 };
         sum(&[
@@ -663,8 +665,8 @@ mod tests {
                     vocab_size: 32000,
                 }),
             };
-            let found = HeadConfig::of_settings(&config, layout, Some((36, 4096)));
-            let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let found = HeadConfig::of_settings(&config, layout, Some((36, 4096)))
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(found.warnings(), [""; 0], "{name}");
             read += 1;
         }

@@ -40,9 +40,10 @@ impl Eagle {
         let size = layer.size;
         let fuse = [("fc".to_owned(), size)];
         Ok(Self {
-            embedding: match own.embedding {
-                true => Some(loader.table("embed_tokens", false)?),
-                false => None,
+            embedding: if own.embedding {
+                Some(loader.table("embed_tokens", false)?)
+            } else {
+                None
             },
             fuse: loader.linear(LinearSpec::new(2 * size, &fuse).with_bias(own.fuse_bias))?,
             layer: Layer::load(layer, "layers.0", size, positions, loader)?,

@@ -59,19 +59,22 @@ impl Eagle3 {
         let fuse = [("fc".to_owned(), size)];
         let lm_head = [("lm_head".to_owned(), own.rows)];
         let reads = own.reads.iter().map(|&layer| HiddenLayer::Entering(layer));
-        let tokens = match own.rows == layer.vocab_size {
-            true => None,
-            false => Some(tokens(weights, own.rows, layer.vocab_size)?),
+        let tokens = if own.rows == layer.vocab_size {
+            None
+        } else {
+            Some(tokens(weights, own.rows, layer.vocab_size)?)
         };
         Ok(Self {
-            embedding: match own.embedding {
-                true => Some(loader.table("embed_tokens", false)?),
-                false => None,
+            embedding: if own.embedding {
+                Some(loader.table("embed_tokens", false)?)
+            } else {
+                None
             },
             reads: reads.fold(HiddenLayers::NONE, HiddenLayers::with),
-            entering_norm: match own.normed_states {
-                true => Some(loader.norm_of("input_norm", own.reads.len() * own.target_size)?),
-                false => None,
+            entering_norm: if own.normed_states {
+                Some(loader.norm_of("input_norm", own.reads.len() * own.target_size)?)
+            } else {
+                None
             },
             fuse: loader.linear(LinearSpec::new(own.reads.len() * own.target_size, &fuse))?,
             embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
@@ -134,17 +137,19 @@ impl Recurrent for Eagle3 {
     }
 
     fn give(&self, states: Vec<f32>) -> Vec<f32> {
-        match self.normed_output {
-            true => self.norm.apply(&states),
-            false => states,
+        if self.normed_output {
+            self.norm.apply(&states)
+        } else {
+            states
         }
     }
 
     /// Tokens that the head has no row for have none to say: −∞.
     fn logits(&self, given: &[f32], _: &Vocabulary<'_, Cpu>) -> Vec<f32> {
-        let own = match self.normed_output {
-            true => self.head.forward(given),
-            false => self.head.forward(&self.norm.apply(given)),
+        let own = if self.normed_output {
+            self.head.forward(given)
+        } else {
+            self.head.forward(&self.norm.apply(given))
         };
         let Some(tokens) = &self.tokens else {
             return own;

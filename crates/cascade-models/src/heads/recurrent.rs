@@ -129,9 +129,10 @@ impl RecurrentMemory {
         }
         let (places, fed) = self.rows.feed(network, &whole, rest.len());
         let answered = std::iter::once(end).chain((rest.len()..whole.len()).map(Some));
-        let states =
-            answered.flat_map(|node| self.rows.given(network, node.map(|node| places[node])));
-        let states: Vec<f32> = states.copied().collect();
+        let states: Vec<f32> = answered
+            .flat_map(|node| self.rows.given(network, node.map(|node| places[node])))
+            .copied()
+            .collect();
         let logits = network.layer.logits(&states, &network.target.vocabulary());
         (logits, verified + fed)
     }

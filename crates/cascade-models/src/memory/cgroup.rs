@@ -128,9 +128,10 @@ impl Mount {
         // A group that is not below the mounted one, or above it, is of another namespace.
         let below = group.strip_prefix(&self.group).unwrap_or(Path::new(""));
         let named = |part| matches!(part, Component::Normal(_));
-        let below = match below.components().all(named) {
-            true => below,
-            false => Path::new(""),
+        let below = if below.components().all(named) {
+            below
+        } else {
+            Path::new("")
         };
         let folders = below.ancestors().map(|group| self.at.join(group));
         folders.collect::<Vec<_>>().into_iter()

@@ -158,10 +158,11 @@ impl Describe for T5Config {
         let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
         let cross = |loader: &mut dyn Loader<B>, at: &str| self.cross(loader, at);
         let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
-        let head = match tied {
-            true => loader.head(embedding_name, Some(&embedding)),
-            false => loader.head("lm_head", None),
-        }?;
+        let head = (if tied {
+            loader.head(embedding_name, Some(&embedding))
+        } else {
+            loader.head("lm_head", None)
+        })?;
         Ok(Box::new(T5 {
             activation,
             embedding,

@@ -28,14 +28,12 @@ pub(crate) fn format_for(
 ) -> (Format, Option<String>) {
     let format = dtype.format(stored);
     let block = format.block_values();
-    match inputs.is_multiple_of(block) {
-        true => (format, None),
-        false => {
-            let note = format!(
-                "f32 instead of {format}: a row of {inputs} has no whole blocks of {block}"
-            );
-            (Format::F32, Some(note))
-        }
+    if inputs.is_multiple_of(block) {
+        (format, None)
+    } else {
+        let note =
+            format!("f32 instead of {format}: a row of {inputs} has no whole blocks of {block}");
+        (Format::F32, Some(note))
     }
 }
 
@@ -74,15 +72,16 @@ pub(crate) fn pack(
         if !fits(format, to) {
             too_large.store(true, Relaxed);
         }
-    });
-    let matrix = matrix.map_err(Error::no_memory(name.tensor, format, [outputs, inputs]))?;
+    })
+    .map_err(Error::no_memory(name.tensor, format, [outputs, inputs]))?;
     if let Some(index) = improper.into_inner() {
         let value = stored.dtype.say(&stored.bytes, index);
         return Err(name.not_finite(&[outputs, inputs], index, value).into());
     }
-    match too_large.into_inner() {
-        true => Err(too_large_for(name, format).into()),
-        false => Ok(PackedMatrix { matrix, note }),
+    if too_large.into_inner() {
+        Err(too_large_for(name, format).into())
+    } else {
+        Ok(PackedMatrix { matrix, note })
     }
 }
 
@@ -103,8 +102,8 @@ pub(crate) fn pack_blocks(
         let bytes = &blocks.bytes[row * row_bytes..][..row_bytes];
         improper.note(row * per_row, scales.first_improper(bytes));
         to.copy_from_slice(bytes);
-    });
-    let matrix = matrix.map_err(Error::no_memory(name.tensor, format, shape))?;
+    })
+    .map_err(Error::no_memory(name.tensor, format, shape))?;
     match improper.into_inner() {
         Some(block) => Err(name
             .improper_block(scales, &blocks.bytes, &shape, block)
@@ -162,9 +161,10 @@ pub(crate) fn blocks(
             quantize(format, &stored.dtype.to_f32(bytes), to);
             fits(format, to)
         });
-    match fits.reduce(|| true, |a, b| a && b) {
-        true => Ok(blocks),
-        false => Err(too_large_for(name, format).into()),
+    if fits.reduce(|| true, |a, b| a && b) {
+        Ok(blocks)
+    } else {
+        Err(too_large_for(name, format).into())
     }
 }
 

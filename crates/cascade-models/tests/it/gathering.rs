@@ -132,13 +132,16 @@ fn sessions_on_a_gpu_take_turns() {
     let mut sessions = [model.session(), model.session()];
     let trees = [TokenTree::chain([5, 6]), TokenTree::new()];
     let contexts: [&[TokenId]; 2] = [&[1, 2, 3], &[4]];
-    let calls = sessions.iter_mut().zip(&trees).zip(contexts);
-    let calls = calls.map(|((session, tree), context)| ScoreCall {
-        session,
-        context,
-        tree,
-        want: Want::LOGITS,
-    });
+    let calls = sessions
+        .iter_mut()
+        .zip(&trees)
+        .zip(contexts)
+        .map(|((session, tree), context)| ScoreCall {
+            session,
+            context,
+            tree,
+            want: Want::LOGITS,
+        });
     let answers = score_together(calls.collect());
     for ((answer, tree), context) in answers.into_iter().zip(&trees).zip(contexts) {
         let alone = model.session().score(context, tree, Want::LOGITS);
@@ -158,13 +161,15 @@ fn the_error_of_a_call_is_its_own() {
     let mut sessions: Vec<Session> = (0..5).map(|_| spoiled.session()).collect();
     let contexts: [&[TokenId]; 5] = [&[1, 2, 3], &[1, 7], &[4, 5], &[], &[99]];
     for _ in 0..2 {
-        let calls = sessions.iter_mut().zip(contexts);
-        let calls = calls.map(|(session, context)| ScoreCall {
-            session,
-            context,
-            tree: &empty,
-            want: Want::LOGITS,
-        });
+        let calls = sessions
+            .iter_mut()
+            .zip(contexts)
+            .map(|(session, context)| ScoreCall {
+                session,
+                context,
+                tree: &empty,
+                want: Want::LOGITS,
+            });
         let answers = score_together(calls.collect());
         for number in [0, 2] {
             let alone = sound

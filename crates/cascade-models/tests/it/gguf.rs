@@ -221,8 +221,9 @@ fn the_tokens_that_end_an_answer_are_in_the_file() {
     assert_eq!(ends("t5-v1.0-f32.gguf"), [1]);
     // <|endoftext|> ends an answer too, though only <|im_end|> is named.
     let model = open(&goldens().join("qwen2-q4_0.gguf")).unwrap();
-    let texts = model.eos_token_ids.iter();
-    let texts: Vec<_> = texts
+    let texts: Vec<_> = model
+        .eos_token_ids
+        .iter()
         .map(|&id| model.tokenizer.id_to_token(id).unwrap())
         .collect();
     assert_eq!(texts, ["<|endoftext|>", "<|im_end|>"]);

@@ -179,8 +179,11 @@ fn check_bits(name: &str, loaded: &(Arc<Model>, Golden)) {
             .score(&context, &TokenTree::new(), Want::LOGITS)
             .unwrap();
         let whole: Vec<TokenId> = context.iter().copied().chain(path).collect();
-        let plain = session.score(&whole, &TokenTree::new(), Want::LOGITS);
-        let plain = plain.unwrap().logits.unwrap();
+        let plain = session
+            .score(&whole, &TokenTree::new(), Want::LOGITS)
+            .unwrap()
+            .logits
+            .unwrap();
         assert_eq!(plain.row(0), logits.row(node + 1), "{name}, node {node}");
     }
 }
@@ -220,8 +223,9 @@ fn candle_gives_the_logits_of_transformers() {
 #[test]
 fn every_checkpoint_is_checked() {
     let folders = std::fs::read_dir(goldens().join("models")).unwrap();
-    let names = folders.map(|folder| folder.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.collect();
+    let mut names: Vec<String> = folders
+        .map(|folder| folder.unwrap().file_name().into_string().unwrap())
+        .collect();
     let mut listed = MODELS.map(|(name, _)| name.to_owned());
     names.sort();
     listed.sort();

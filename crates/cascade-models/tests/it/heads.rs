@@ -245,10 +245,7 @@ fn answers_of(name: &str) {
     for round in 0..150 {
         if known == 0 || rng.random_bool(0.4) {
             let begins = known == 0 || rng.random_bool(0.1);
-            let (from, most) = match begins {
-                true => (0, 8),
-                false => (known, 6),
-            };
+            let (from, most) = if begins { (0, 8) } else { (known, 6) };
             if begins && rng.random_bool(0.5) {
                 session.set_source(&[]).unwrap();
             }

@@ -139,11 +139,12 @@ fn reply(state: &State, request: &Request) -> (String, Vec<u8>) {
     let Some(bytes) = state.files.get(&(commit.to_owned(), file.to_owned())) else {
         // A commit that lacks a file lacks it for good: weights may come later, in tests.
         let known = state.files.keys().any(|(known, _)| known == commit);
-        return match known && !file.ends_with(".safetensors") {
-            true => plain(&format!(
+        return if known && !file.ends_with(".safetensors") {
+            plain(&format!(
                 "404 Not Found\r\nX-Error-Code: EntryNotFound\r\nX-Repo-Commit: {commit}"
-            )),
-            false => plain("404 Not Found"),
+            ))
+        } else {
+            plain("404 Not Found")
         };
     };
     if file.ends_with(".safetensors") {

@@ -530,9 +530,9 @@ fn an_added_token_without_a_row_is_refused_where_it_is_read() {
         let tokens = model.tokenizer.encode_plain("2 <extra> apples").unwrap();
         let prompt = Prompt::new(model.info().architecture, tokens);
         let mut session = model.session();
-        let read = session.set_source(&prompt.source);
-        let read =
-            read.and_then(|()| session.score(&prompt.context, &TokenTree::new(), Want::ARGMAX));
+        let read = session
+            .set_source(&prompt.source)
+            .and_then(|()| session.score(&prompt.context, &TokenTree::new(), Want::ARGMAX));
         assert_says(&read.unwrap_err().to_string(), &["token 1280", "1280"]);
     }
 }
@@ -699,8 +699,9 @@ fn weights_that_are_no_safetensors_file() {
     );
 
     // Offsets that do not fit shapes, in a header of the same length.
-    let text = String::from_utf8(whole[8..8 + header].to_vec()).unwrap();
-    let text = text.replacen("[96,96]", "[96,95]", 1);
+    let text = String::from_utf8(whole[8..8 + header].to_vec())
+        .unwrap()
+        .replacen("[96,96]", "[96,95]", 1);
     assert_eq!(text.len(), header);
     let swapped = [&whole[..8], text.as_bytes(), &whole[8 + header..]].concat();
     fs::write(&file, &swapped).unwrap();

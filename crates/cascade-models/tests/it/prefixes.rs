@@ -39,9 +39,10 @@ impl Library {
 
     fn context(&self, rng: &mut StdRng) -> Vec<TokenId> {
         let prefix = &self.prefixes[rng.random_range(0..self.prefixes.len())];
-        let kept = match rng.random_bool(0.5) {
-            true => prefix.len(),
-            false => rng.random_range(1..=prefix.len()),
+        let kept = if rng.random_bool(0.5) {
+            prefix.len()
+        } else {
+            rng.random_range(1..=prefix.len())
         };
         let tail = rng.random_range(0..20);
         [&prefix[..kept], &random_tokens(rng, tail)[..]].concat()
@@ -150,13 +151,15 @@ fn texts_that_share_prefixes_are_what_they_are_alone_in_every_type() {
 
 fn asked(sessions: &mut [Session], contexts: &[Vec<TokenId>]) -> Vec<Scores> {
     let empty = TokenTree::new();
-    let calls = sessions.iter_mut().zip(contexts);
-    let calls = calls.map(|(session, context)| ScoreCall {
-        session,
-        context,
-        tree: &empty,
-        want: Want::LOGITS,
-    });
+    let calls = sessions
+        .iter_mut()
+        .zip(contexts)
+        .map(|(session, context)| ScoreCall {
+            session,
+            context,
+            tree: &empty,
+            want: Want::LOGITS,
+        });
     let answers = score_together(calls.collect());
     answers.into_iter().map(Result::unwrap).collect()
 }

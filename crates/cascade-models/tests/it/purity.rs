@@ -365,8 +365,9 @@ fn a_session_outlives_rows_that_are_not_numbers() {
             // The branch beside the bad one.
             let good = TokenTree::chain([6, 1]);
             let scores = session.score(&[1, 2, 3, 4, 5, 6], &good, want).unwrap();
-            let expected = cold(&model, &source).score(&[1, 2, 3, 4, 5, 6], &good, want);
-            let expected = expected.unwrap();
+            let expected = cold(&model, &source)
+                .score(&[1, 2, 3, 4, 5, 6], &good, want)
+                .unwrap();
             assert_eq!(
                 (scores.argmax, scores.gathered, scores.top, scores.logits),
                 (

@@ -47,9 +47,10 @@ impl Case {
         };
         let mut tree = TokenTree::new();
         for next in 0..nodes {
-            let parent = match self.rng.random_bool(bushiness) {
-                true => self.rng.random_range(0..=next).checked_sub(1),
-                false => next.checked_sub(1),
+            let parent = if self.rng.random_bool(bushiness) {
+                self.rng.random_range(0..=next).checked_sub(1)
+            } else {
+                next.checked_sub(1)
             };
             tree.push(self.token(), parent);
         }
@@ -357,8 +358,11 @@ fn on_gpus_as_on_the_cpu() {
             Architecture::EncoderDecoder => (5..105).collect(),
             Architecture::DecoderOnly => Vec::new(),
         };
-        let expected = cold(&on_cpu, &source).score(&[7, 8, 9], &tree, Want::LOGITS);
-        let expected = expected.unwrap().logits.unwrap();
+        let expected = cold(&on_cpu, &source)
+            .score(&[7, 8, 9], &tree, Want::LOGITS)
+            .unwrap()
+            .logits
+            .unwrap();
         for (device, _) in devices::gpus() {
             let types = [
                 (DType::F32, 1e-5),
@@ -368,8 +372,11 @@ fn on_gpus_as_on_the_cpu() {
             ];
             for (dtype, tolerance) in types {
                 let on_gpu = devices::load_on(&folder, &device, dtype);
-                let found = cold(&on_gpu, &source).score(&[7, 8, 9], &tree, Want::LOGITS);
-                let found = found.unwrap().logits.unwrap();
+                let found = cold(&on_gpu, &source)
+                    .score(&[7, 8, 9], &tree, Want::LOGITS)
+                    .unwrap()
+                    .logits
+                    .unwrap();
                 for row in 0..expected.rows() {
                     let (found, expected) = (found.row(row), expected.row(row));
                     let greatest = expected.iter().fold(0f32, |a, b| a.max(b.abs()));

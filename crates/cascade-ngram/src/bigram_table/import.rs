@@ -8,7 +8,7 @@ use super::{encode::Csr, rows::check_tokens, BigramMetadata, BigramTable};
 use crate::{Error, Provenance, Result};
 
 /// The largest list that is read: ten numbers for each of the largest vocabularies take less.
-const LARGEST_LIST: u64 = 256 * cascade_fs::MIB;
+const LARGEST_LIST: u64 = 256 * cascade_core::fs::MIB;
 
 /// Imports a table in the form that the paper's authors use: a JSON list with, for each token of
 /// the vocabulary, the id of the token that follows it most often.
@@ -21,7 +21,7 @@ const LARGEST_LIST: u64 = 256 * cascade_fs::MIB;
 pub fn import_json(path: impl AsRef<Path>, provenance: Provenance) -> Result<BigramTable> {
     let path = path.as_ref();
     let file = path.display().to_string();
-    let json = cascade_fs::read(path, LARGEST_LIST).map_err(|source| Error::Read {
+    let json = cascade_core::fs::read(path, LARGEST_LIST).map_err(|source| Error::Read {
         file: path.to_owned(),
         source,
     })?;

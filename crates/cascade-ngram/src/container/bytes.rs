@@ -14,7 +14,7 @@ pub(crate) enum Bytes {
 impl Bytes {
     /// Maps a file into memory, read-only.
     pub(crate) fn map(path: &Path) -> io::Result<Self> {
-        let file = cascade_fs::open(path)?;
+        let file = cascade_core::fs::open(path)?;
         // SAFETY: the map is read-only, and its bytes are untrusted at all times: every access is
         // checked against the bounds found when it was opened, and no value has to stay what it was
         // then. The one thing a map cannot survive is that another process truncates the file; our

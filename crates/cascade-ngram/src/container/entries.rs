@@ -59,13 +59,14 @@ impl<'a> Entries<'a> {
         };
         let own = Self { file, entries };
         let found = own.text("format_version")?;
-        match found == supported.to_string() {
-            true => Ok(Some(own)),
-            false => Err(Error::Version {
+        if found == supported.to_string() {
+            Ok(Some(own))
+        } else {
+            Err(Error::Version {
                 file: file.into(),
                 found: found.to_owned(),
                 supported,
-            }),
+            })
         }
     }
 

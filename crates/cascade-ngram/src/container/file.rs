@@ -92,13 +92,14 @@ impl TableFile {
         found: &Fingerprint,
         expected: &Fingerprint,
     ) -> Result<()> {
-        match found == expected {
-            true => Ok(()),
-            false => Err(Error::Tokenizer {
+        if found == expected {
+            Ok(())
+        } else {
+            Err(Error::Tokenizer {
                 file: self.name.clone(),
                 found: found.clone(),
                 expected: expected.clone(),
-            }),
+            })
         }
     }
 
@@ -110,7 +111,7 @@ impl TableFile {
     /// was.
     pub(crate) fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        cascade_fs::write(path, self.as_slice()).map_err(|source| Error::Write {
+        cascade_core::fs::write(path, self.as_slice()).map_err(|source| Error::Write {
             file: path.to_owned(),
             source,
         })

@@ -85,9 +85,10 @@ impl de::Visitor<'_> for Within<f32> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<f32, E> {
-        match self.range.contains(&(value as f32)) {
-            true => Ok(value as f32),
-            false => Err(E::invalid_value(Unexpected::Float(value), &self)),
+        if self.range.contains(&(value as f32)) {
+            Ok(value as f32)
+        } else {
+            Err(E::invalid_value(Unexpected::Float(value), &self))
         }
     }
 
@@ -108,8 +109,9 @@ impl de::Visitor<'_> for Within<usize> {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
-        let found = usize::try_from(value).ok();
-        let found = found.filter(|value| self.range.contains(value));
+        let found = usize::try_from(value)
+            .ok()
+            .filter(|value| self.range.contains(value));
         found.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(value), &self))
     }
 }
@@ -165,10 +167,18 @@ impl DrafterKey for MaxGramTreeConfig {
 
 impl DrafterConfig for MaxGramTreeConfig {
     fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
-        let table = self.table.as_ref().map(|at| resources.ngram_table(at));
-        let table = table.transpose().map_err(OpenError::at(TABLE))?;
-        let weights = self.weights.as_ref().map(read_weights).transpose();
-        let weights = weights.map_err(|problem| OpenError::new(WEIGHTS, problem))?;
+        let table = self
+            .table
+            .as_ref()
+            .map(|at| resources.ngram_table(at))
+            .transpose()
+            .map_err(OpenError::at(TABLE))?;
+        let weights = self
+            .weights
+            .as_ref()
+            .map(read_weights)
+            .transpose()
+            .map_err(|problem| OpenError::new(WEIGHTS, problem))?;
         let options = self.options();
         let drafter = MaxGramTree::new(options, table.clone());
         Ok(Arc::new(MaxGramTreeFactory {

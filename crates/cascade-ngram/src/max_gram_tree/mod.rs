@@ -303,8 +303,8 @@ impl MaxGramTree {
 /// The contexts that end with a node of the draft, or with what it continued.
 fn keys_after(observation: &Observation<'_>, node: Option<NodeId>) -> Keys {
     let draft = observation.draft;
-    let path = std::iter::successors(node, |&node| draft.parent(node));
-    let path = path.map(|node| draft.token(node));
+    let path =
+        std::iter::successors(node, |&node| draft.parent(node)).map(|node| draft.token(node));
     let context = observation.context.iter().rev().copied();
     Keys::short(path.chain(context), HINT_ORDERS)
 }

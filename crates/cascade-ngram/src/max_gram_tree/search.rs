@@ -99,9 +99,10 @@ impl Search<'_> {
         found: &mut u32,
     ) {
         let left = self.budget.nodes - draft.tree().len();
-        let (children, cut) = match self.budget.nodes <= self.budget.depth {
-            true => (1, CHAIN_CUT),
-            false => (left.min(MOST_CHILDREN), self.cut() / path),
+        let (children, cut) = if self.budget.nodes <= self.budget.depth {
+            (1, CHAIN_CUT)
+        } else {
+            (left.min(MOST_CHILDREN), self.cut() / path)
         };
         let mut newest = [0; LONGEST];
         let length = self.newest_first(draft, node, &mut newest);
@@ -138,8 +139,8 @@ impl Search<'_> {
         node: Option<NodeId>,
         newest: &mut [TokenId; LONGEST],
     ) -> usize {
-        let path = std::iter::successors(node, |&node| draft.tree().parent(node));
-        let path = path.map(|node| draft.tree().token(node));
+        let path = std::iter::successors(node, |&node| draft.tree().parent(node))
+            .map(|node| draft.tree().token(node));
         let text = self.sources.history.tokens().iter().rev().copied();
         let mut length = 0;
         for (place, token) in newest.iter_mut().zip(path.chain(text)) {

@@ -255,8 +255,8 @@ impl Weights {
     /// [`from_json`](Self::from_json). All name the file, and what writes such files.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, String> {
         let path = path.as_ref();
-        let text = cascade_fs::read_text(path, 1 << 20);
-        let text = text.map_err(|source| format!("cannot read {}: {source}", path.display()))?;
+        let text = cascade_core::fs::read_text(path, 1 << 20)
+            .map_err(|source| format!("cannot read {}: {source}", path.display()))?;
         Self::from_json(&text).map_err(|problem| {
             let file = path.display();
             format!("{file}: {problem}; `cascade ngram fit` writes files of weights")

@@ -51,9 +51,10 @@ pub(super) const LARGEST_TOTAL: u64 = Total::decode(u16::MAX as u64);
 
 /// An entry of a context with this (exact) total.
 pub(super) fn entry(token: TokenId, count: u64, total: u64) -> u32 {
-    let code = match count == total {
-        true => ALL,
-        false => Count::floor(count).min(u64::from(ALL) - 1) as u32,
+    let code = if count == total {
+        ALL
+    } else {
+        Count::floor(count).min(u64::from(ALL) - 1) as u32
     };
     token | code << TOKEN_BITS
 }

@@ -81,9 +81,10 @@ impl Layout {
             let found = [unigram_tokens];
             return Err(wrong_shape(file, tensor::UNIGRAMS, &found, &expected));
         }
-        let (second_width, dtype) = match is_narrow(vocab_size) {
-            true => (2, Dtype::U16),
-            false => (4, Dtype::U32),
+        let (second_width, dtype) = if is_narrow(vocab_size) {
+            (2, Dtype::U16)
+        } else {
+            (4, Dtype::U32)
         };
         let (pairs, seconds) = tensors.find(tensor::SECONDS, dtype)?;
         let contexts = vocab_size + pairs;

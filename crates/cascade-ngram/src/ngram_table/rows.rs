@@ -185,12 +185,11 @@ impl NgramRows {
     fn encode(self, name: &str, metadata: &NgramMetadata) -> Result<NgramTable> {
         let (tokens, counts) = most_frequent(&self.unigrams);
         let lists = self.ones.followed_by(self.twos);
-        let seconds = match is_narrow(metadata.vocab_size) {
-            true => {
-                let narrow: Vec<u16> = self.seconds.iter().map(|&token| token as u16).collect();
-                Tensor::u16(tensor::SECONDS, &narrow)
-            }
-            false => Tensor::u32(tensor::SECONDS, &self.seconds),
+        let seconds = if is_narrow(metadata.vocab_size) {
+            let narrow: Vec<u16> = self.seconds.iter().map(|&token| token as u16).collect();
+            Tensor::u16(tensor::SECONDS, &narrow)
+        } else {
+            Tensor::u32(tensor::SECONDS, &self.seconds)
         };
         let mut tensors = vec![
             Tensor::u64(tensor::UNIGRAM_COUNTS, &counts),

@@ -154,9 +154,10 @@ impl NgramTable {
 
     /// The pairs that begin with a token.
     pub(super) fn pairs_of(&self, first: usize) -> Range<usize> {
-        match first < self.layout.vocab_size {
-            true => self.first(first)..self.first(first + 1),
-            false => 0..0,
+        if first < self.layout.vocab_size {
+            self.first(first)..self.first(first + 1)
+        } else {
+            0..0
         }
     }
 
@@ -188,8 +189,8 @@ impl NgramTable {
     /// Where the entries of a context begin.
     fn start(&self, index: usize) -> usize {
         let lengths = &self.file.as_slice()[self.layout.lengths.clone()];
-        let before = lengths.get(index / BLOCK * BLOCK..index);
-        let before: u32 = before
+        let before: u32 = lengths
+            .get(index / BLOCK * BLOCK..index)
             .unwrap_or_default()
             .iter()
             .map(|&n| u32::from(n))

@@ -124,8 +124,9 @@ fn drawn_settings_are_described_and_keep_the_rest() {
         range.end - 1
     };
     let max_gram = with_table().with_drawn_settings(&mut draw).unwrap();
-    let bigram = BigramConfig::new(TableLocator::from("embedded:one"));
-    let bigram = bigram.with_drawn_settings(&mut draw).unwrap();
+    let bigram = BigramConfig::new(TableLocator::from("embedded:one"))
+        .with_drawn_settings(&mut draw)
+        .unwrap();
     let lookup = PromptLookupConfig::default()
         .with_drawn_settings(&mut draw)
         .unwrap();

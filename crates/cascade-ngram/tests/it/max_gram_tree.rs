@@ -328,9 +328,10 @@ fn check(text: &[TokenId], budget: Budget, known: &Known) {
     let (mut worst_drafted, mut best_left) = (f64::INFINITY, 0.0f64);
     for parent in parents {
         let (tokens, path_probability) = path(&draft, parent);
-        let cut = match chain {
-            true => 1e-3,
-            false => (3e-4 * (64.0 / budget.nodes as f64).max(1.0)).min(2e-3) / path_probability,
+        let cut = if chain {
+            1e-3
+        } else {
+            (3e-4 * (64.0 / budget.nodes as f64).max(1.0)).min(2e-3) / path_probability
         };
         let mut best_of_chain = 0.0f64;
         let drafted = draft.tree().children(parent).next();

@@ -98,8 +98,11 @@ fn question(app: &App, prompt: Prompt, echo: bool, waiting: &Waiting) -> ApiResu
                 return Err(too_long(&length, room.context));
             }
             app.served.check_tokens(&tokens).map_err(wrong)?;
-            let text = app.served.tokenizer().decode(&tokens);
-            let text = text.map_err(|error| wrong(error.to_string()))?;
+            let text = app
+                .served
+                .tokenizer()
+                .decode(&tokens)
+                .map_err(|error| wrong(error.to_string()))?;
             (app.served.prompt_of(tokens), text)
         }
     };

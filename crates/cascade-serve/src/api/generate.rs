@@ -147,8 +147,11 @@ pub(crate) async fn answer(
     request: Request,
     read: Read<Asking>,
 ) -> ApiResult<Response<Body>> {
-    let owner = request.extensions().get::<Owner>().copied();
-    let owner = owner.unwrap_or_else(|| Owner::of(None, None, request.headers()));
+    let owner = request
+        .extensions()
+        .get::<Owner>()
+        .copied()
+        .unwrap_or_else(|| Owner::of(None, None, request.headers()));
     let asking = app.read(request, read).await?;
     let deadline = Instant::now() + app.limits.answer_time;
     let receivers = submit(&app, &asking, owner, deadline)?;
@@ -236,8 +239,9 @@ async fn whole(
     let mut choices = vec![String::new(); receivers.len()];
     let mut events = stream::events(receivers);
     loop {
-        let next = tokio::time::timeout_at(deadline.into(), events.next()).await;
-        let next = next.map_err(|_| ApiError::from(Failure::TimedOut))?;
+        let next = tokio::time::timeout_at(deadline.into(), events.next())
+            .await
+            .map_err(|_| ApiError::from(Failure::TimedOut))?;
         let Some((index, event)) = next else {
             break;
         };
@@ -283,13 +287,14 @@ fn keep(app: &App, held: &mut Held, bytes: usize) -> ApiResult<()> {
              log probabilities"
         )));
     }
-    match held.grow(bytes) {
-        true => Ok(()),
-        false => Err(ApiError::busy(
+    if held.grow(bytes) {
+        Ok(())
+    } else {
+        Err(ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many long answers are being collected; ask again later, or ask for a stream",
             1,
-        )),
+        ))
     }
 }
 

@@ -193,9 +193,10 @@ async fn model(
 /// 200 while requests are taken, 503 while the server is being stopped.
 async fn health(State(app): State<Arc<App>>) -> Response<Body> {
     let load = app.scheduler.load();
-    let (status, word) = match load.stopping {
-        false => (StatusCode::OK, "ok"),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+    let (status, word) = if load.stopping {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else {
+        (StatusCode::OK, "ok")
     };
     let (running, waiting) = (load.running, load.waiting);
     json_response(
@@ -232,9 +233,10 @@ async fn wrong_method() -> ApiError {
 impl App {
     /// Refuses a model that is not served.
     fn check_model(&self, name: &str) -> ApiResult<()> {
-        match name == self.name {
-            true => Ok(()),
-            false => Err(ApiError::new(
+        if name == self.name {
+            Ok(())
+        } else {
+            Err(ApiError::new(
                 StatusCode::NOT_FOUND,
                 "invalid_request_error",
                 format!(
@@ -242,7 +244,7 @@ impl App {
                     self.name
                 ),
             )
-            .with_code("model_not_found")),
+            .with_code("model_not_found"))
         }
     }
 }

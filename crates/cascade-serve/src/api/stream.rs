@@ -211,9 +211,11 @@ impl Chunks {
                 "accepted": node.accepted,
             })
         });
-        let emitted = report.tokens.iter().zip(&report.proposers);
-        let emitted =
-            emitted.map(|(&token, level)| json!({"token": texts.of(token).text, "level": level.0}));
+        let emitted = report
+            .tokens
+            .iter()
+            .zip(&report.proposers)
+            .map(|(&token, level)| json!({"token": texts.of(token).text, "level": level.0}));
         let levels = report.levels.iter().map(|level| {
             json!({
                 "drafted": level.drafted,
@@ -286,9 +288,10 @@ impl Chunks {
             Form::Completion => "text_completion",
             Form::Chat => "chat.completion.chunk",
         };
-        let mut chunk = match self.begun {
-            false => self.asking.to_json(object),
-            true => self.asking.head.to_json(object),
+        let mut chunk = if self.begun {
+            self.asking.head.to_json(object)
+        } else {
+            self.asking.to_json(object)
         };
         self.begun = true;
         chunk["choices"] = choices;

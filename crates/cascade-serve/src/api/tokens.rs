@@ -67,8 +67,10 @@ pub(super) fn text_of(app: &App, mut fields: Fields, _: &Waiting) -> ApiResult<V
     let wrong = |problem: String| ApiError::field("tokens", problem);
     let tokens = fields.required("tokens")?;
     fields.finish()?;
-    let tokens = tokens.as_array().and_then(|list| completions::tokens(list));
-    let tokens = tokens.ok_or_else(|| wrong("give a list of tokens".to_owned()))?;
+    let tokens = tokens
+        .as_array()
+        .and_then(|list| completions::tokens(list))
+        .ok_or_else(|| wrong("give a list of tokens".to_owned()))?;
     let room = app.served.counted_room(app.limits.max_context);
     if tokens.len() > room.most {
         return Err(wrong(format!(

@@ -45,10 +45,10 @@ impl Forwards {
 
     fn observe(&self, forward: &BatchForward<'_>) {
         let target = self.target.get();
-        let role = match target.is_some_and(|target| target.as_ptr() == Arc::as_ptr(forward.model))
-        {
-            true => "target",
-            false => "drafter",
+        let role = if target.is_some_and(|target| target.as_ptr() == Arc::as_ptr(forward.model)) {
+            "target"
+        } else {
+            "drafter"
         };
         let labels = vec![("role", role.to_owned())];
         let observe = |histograms: &Histograms, value| {

@@ -186,8 +186,11 @@ pub(crate) struct Metrics(String);
 impl Metrics {
     /// A counter or gauge, summed over those that have a label.
     pub(crate) fn of(&self, name: &str, label: &str) -> f64 {
-        let lines = self.0.lines().filter(|line| line.starts_with(name));
-        let lines = lines.filter(|line| line.contains(label));
+        let lines = self
+            .0
+            .lines()
+            .filter(|line| line.starts_with(name))
+            .filter(|line| line.contains(label));
         lines
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
@@ -238,9 +241,10 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn of(mut response: ureq::http::Response<ureq::Body>) -> Self {
-        let headers = response.headers().iter();
-        let headers =
-            headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        let headers = response
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
         Self {
             status: response.status().as_u16(),
             headers: headers.collect(),
@@ -337,9 +341,10 @@ impl Alone {
             .template
             .render(&[Message::new(Role::User, question)])
             .unwrap();
-        let prompt = match self.template.holds_special_tokens() {
-            true => self.chat.encode_verbatim(&text),
-            false => self.chat.encode(&text),
+        let prompt = if self.template.holds_special_tokens() {
+            self.chat.encode_verbatim(&text)
+        } else {
+            self.chat.encode(&text)
         };
         self.chat
             .generate_tokens(&prompt.unwrap(), options)

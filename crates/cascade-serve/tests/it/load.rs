@@ -47,15 +47,12 @@ impl Kind {
             body["temperature"] = 0.75.into();
             body["seed"] = seed.into();
         }
-        match self.chat {
-            true => {
-                body["messages"] = user(question);
-                ("/v1/chat/completions", body)
-            }
-            false => {
-                body["prompt"] = question.into();
-                ("/v1/completions", body)
-            }
+        if self.chat {
+            body["messages"] = user(question);
+            ("/v1/chat/completions", body)
+        } else {
+            body["prompt"] = question.into();
+            ("/v1/completions", body)
         }
     }
 
@@ -70,9 +67,10 @@ impl Kind {
                 .with_speculation(false);
         }
         let question = QUESTIONS[self.question];
-        let output = match self.chat {
-            true => alone.chat(question, &options),
-            false => alone.complete(question, &options),
+        let output = if self.chat {
+            alone.chat(question, &options)
+        } else {
+            alone.complete(question, &options)
         };
         output.text.unwrap()
     }
@@ -122,9 +120,10 @@ fn clients(server: &Running, clients: usize, requests: usize) {
                     body["stream"] = streamed.into();
                     let answer = server.post(path, &body);
                     assert_eq!(answer.status, 200, "{}", answer.body);
-                    let answer = match streamed {
-                        true => answer.streamed(),
-                        false => text(&answer.json()),
+                    let answer = if streamed {
+                        answer.streamed()
+                    } else {
+                        text(&answer.json())
                     };
                     answers.lock().unwrap().push((kind, answer));
                 }
@@ -132,9 +131,10 @@ fn clients(server: &Running, clients: usize, requests: usize) {
         }
     });
     let answers = answers.into_inner().unwrap();
-    let given_up =
-        (0..clients).flat_map(|client| (0..requests).map(move |request| client + request));
-    let given_up = given_up.filter(|sum| sum % 5 == 4).count();
+    let given_up = (0..clients)
+        .flat_map(|client| (0..requests).map(move |request| client + request))
+        .filter(|sum| sum % 5 == 4)
+        .count();
     assert_eq!(answers.len(), clients * requests - given_up, "none is lost");
     server.settle();
     let mut alone = Alone::new();

@@ -309,8 +309,12 @@ fn an_answer_that_is_only_the_end_has_a_log_probability() {
     assert_eq!((found.len(), top.len()), (all.len() + 1, all.len() + 1));
     // All tokens of the answer are the model's own choice, as the harness asks it.
     for at in context.len()..all.len() {
-        let best = top[at].as_object().unwrap().values();
-        let best = best.filter_map(Value::as_f64).fold(f64::MIN, f64::max);
+        let best = top[at]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(Value::as_f64)
+            .fold(f64::MIN, f64::max);
         assert_eq!(found[at].as_f64(), Some(best), "token {at}");
     }
 }

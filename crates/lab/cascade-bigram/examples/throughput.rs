@@ -103,7 +103,7 @@ fn count(
     let vocabulary = tokenizer.get_vocab(true);
     let job = Job {
         inputs,
-        output: &cascade_fs::Output::replacing(folder.join("table")),
+        output: &cascade_core::fs::Output::replacing(folder.join("table")),
         encode: &|text| Ok(tokenizer.encode_fast(text, false)?.get_ids().to_vec()),
         fingerprint: &Fingerprint::from_stored("not asked for"),
         vocab_size: vocabulary.values().max().map_or(0, |&id| id as usize + 1),

@@ -199,7 +199,7 @@ impl Checkpoint {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let is_leftover = name.starts_with(cascade_fs::TEMPORARY_PREFIX);
+            let is_leftover = name.starts_with(cascade_core::fs::TEMPORARY_PREFIX);
             if is_leftover || (name.starts_with(RUN) && condemned(name)) {
                 let _ = fs::remove_file(entry.path());
             }
@@ -224,7 +224,7 @@ fn lock(folder: &Path) -> Result<File> {
 }
 
 fn read(path: &Path) -> Result<Option<Manifest>> {
-    let json = match cascade_fs::read(path, LARGEST_MANIFEST) {
+    let json = match cascade_core::fs::read(path, LARGEST_MANIFEST) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(Error::read(path))?,
     };

@@ -92,8 +92,11 @@ pub fn compare_ngrams(
 ) -> Result<Agreement, Error> {
     second.check_tokenizer(&first.metadata().provenance.tokenizer)?;
     let known = [first, second].map(|table| table.contexts().map(|(context, _)| context));
-    let contexts = known.into_iter().flatten();
-    let contexts: BTreeSet<Vec<TokenId>> = contexts.filter(|of| of.len() == length).collect();
+    let contexts: BTreeSet<Vec<TokenId>> = known
+        .into_iter()
+        .flatten()
+        .filter(|of| of.len() == length)
+        .collect();
     Ok(Agreement::of(contexts.iter().map(|context| {
         let best = |table: &NgramTable| Some(table.after(context)?.next()?.0);
         let count = first.after(context).map_or(0, |after| after.total());

@@ -6,8 +6,8 @@
 
 use std::io::Write;
 
+use cascade_core::fs::{parent, Output};
 use cascade_core::TokenId;
-use cascade_fs::{parent, Output};
 use cascade_ngram::BigramTable;
 
 use crate::pairs::{key, parts, Count, ALONE};

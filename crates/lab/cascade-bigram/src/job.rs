@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cascade_core::fs::Output;
 use cascade_core::{Fingerprint, TokenId};
 use cascade_corpus::Progress;
-use cascade_fs::Output;
 
 use crate::{BoxError, Memory};
 

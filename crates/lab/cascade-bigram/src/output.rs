@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cascade_fs::{AtomicFile, Output};
+use cascade_core::fs::{AtomicFile, Output};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -40,7 +40,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     if path.file_name().is_none() || path.is_dir() {
         return refuse("it is a folder; give the name of a file");
     }
-    if !cascade_fs::parent(path).is_dir() {
+    if !cascade_core::fs::parent(path).is_dir() {
         return refuse("its folder does not exist; make it first");
     }
     if path.exists() && !path.is_file() {

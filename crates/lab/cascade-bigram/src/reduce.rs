@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use cascade_core::fs::Output;
 use cascade_core::Fingerprint;
-use cascade_fs::Output;
 use cascade_ngram::{BigramRows, BigramTable, Provenance, Source};
 
 use crate::count::add_row;
@@ -137,7 +137,7 @@ fn check_twice(sorted: &[PathBuf]) -> Result<()> {
 fn scratch(output: &Path) -> Result<tempfile::TempDir> {
     tempfile::Builder::new()
         .prefix(".cascade-bigram-")
-        .tempdir_in(cascade_fs::parent(output))
+        .tempdir_in(cascade_core::fs::parent(output))
         .map_err(Error::write(output))
 }
 

@@ -12,8 +12,8 @@ use cascade_bigram::{
     build, build_ngrams, compare, compare_ngrams, count, reduce, BoxError, ErrorKind, Job, Memory,
     Reduction, Status, Summary,
 };
+use cascade_core::fs::Output;
 use cascade_core::Fingerprint;
-use cascade_fs::Output;
 use cascade_ngram::{BigramTable, NgramBuilder, NgramLimits, NgramTable, Provenance};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -151,8 +151,8 @@ fn recount(paths: &[PathBuf]) -> (BTreeMap<u32, u64>, BTreeMap<(u32, u32), u64>)
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = names
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
@@ -174,8 +174,10 @@ fn equals_a_recount() {
     for token in 0..VOCAB_SIZE as u32 {
         let count = tokens.get(&token).copied().unwrap_or_default();
         assert_eq!(table.unigram_count(token), count);
-        let row = pairs.range((token, 0)..(token + 1, 0));
-        let mut row: Vec<(u32, u64)> = row.map(|(pair, count)| (pair.1, *count)).collect();
+        let mut row: Vec<(u32, u64)> = pairs
+            .range((token, 0)..(token + 1, 0))
+            .map(|(pair, count)| (pair.1, *count))
+            .collect();
         row.retain(|pair| pair.1 >= 2);
         row.sort_by_key(|pair| (std::cmp::Reverse(pair.1), pair.0));
         row.truncate(5);
@@ -224,8 +226,9 @@ fn triples_equal_a_recount() {
         .iter()
         .map(|path| fs::read_to_string(path).unwrap())
         .collect();
-    let documents = texts.iter().flat_map(|text| text.split("\n\n"));
-    let documents: Vec<&str> = documents
+    let documents: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.split("\n\n"))
         .map(str::trim_end)
         .filter(|of| !of.is_empty())
         .collect();
@@ -415,8 +418,9 @@ fn parts_add_up_to_the_whole() {
     let error = reduce(&Reduction {
         parts: &text,
         ..reduction
-    });
-    let error = error.unwrap_err().to_string();
+    })
+    .unwrap_err()
+    .to_string();
     assert!(
         error.contains("a.txt") && error.contains("Parquet"),
         "{error}"
@@ -511,8 +515,10 @@ fn what_cannot_be_read_is_said_and_leaves_nothing() {
         ("number", ["document at byte 6", "there is a # in it"]),
         ("lines", ["no document in", "2 invalid lines"]),
     ] {
-        let error = Setting::default().build(&[path(name)], &path("table"));
-        let error = error.unwrap_err().to_string();
+        let error = Setting::default()
+            .build(&[path(name)], &path("table"))
+            .unwrap_err()
+            .to_string();
         for part in parts {
             assert!(error.contains(part), "{error}");
         }
@@ -523,8 +529,10 @@ fn what_cannot_be_read_is_said_and_leaves_nothing() {
         ("no/table", "folder does not exist"),
         ("..", "is a folder"),
     ] {
-        let error = Setting::default().build(&[path("number")], &path(output));
-        let error = error.unwrap_err().to_string();
+        let error = Setting::default()
+            .build(&[path("number")], &path(output))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(part), "{error}");
     }
 }
@@ -576,13 +584,15 @@ fn an_interrupted_count_goes_on_where_it_was_safe() {
         error.contains("--resume") && error.contains("table.checkpoint"),
         "{error}"
     );
-    let other = again.job(&inputs, &path("table"), |job| {
-        count(&Job {
-            command: "another",
-            ..*job
+    let other = again
+        .job(&inputs, &path("table"), |job| {
+            count(&Job {
+                command: "another",
+                ..*job
+            })
         })
-    });
-    let other = other.unwrap_err().to_string();
+        .unwrap_err()
+        .to_string();
     assert!(other.contains("is of another command"), "{other}");
     let first = fs::read_to_string(&inputs[0]).unwrap();
     for changed in [first.replacen('a', "b", 1), "a".to_owned()] {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::vec;
 
-use cascade_fs::Inflation;
+use cascade_core::fs::Inflation;
 
 use crate::bz2::{is_bzip2, Bz2Reader};
 use crate::document::RawDocument;
@@ -67,7 +67,7 @@ impl Input {
             (true, 0) => Err(Error::Empty { file }),
             (true, size) => Ok(Some(size)),
             // A pipe of the shell's; others have no end, or wait for one who writes.
-            (false, _) => match cascade_fs::open(path) {
+            (false, _) => match cascade_core::fs::open(path) {
                 Ok(_) => Ok(None),
                 Err(source) => Err(Error::Open { file, source }),
             },
@@ -224,7 +224,7 @@ impl Opener {
             file: self.file.to_string(),
             source,
         };
-        let mut file = cascade_fs::open(path).map_err(open_error)?;
+        let mut file = cascade_core::fs::open(path).map_err(open_error)?;
         let is_file = file.metadata().map_err(open_error)?.is_file();
         if is_file
             && starts_parquet(&mut file).map_err(|error| Error::read(&self.file, 0, error))?

@@ -175,8 +175,9 @@ fn caught<T>(
     call: impl FnOnce() -> std::result::Result<T, ParquetError>,
 ) -> std::result::Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("unknown");
         Err(ParquetError::General(format!(

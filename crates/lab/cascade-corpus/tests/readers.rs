@@ -455,8 +455,11 @@ fn shard(groups: &[&[&str]], optional: bool) -> Vec<u8> {
         column.close().unwrap();
         // An empty string stands for a row without a value.
         let levels: Vec<_> = rows.iter().map(|row| i16::from(!row.is_empty())).collect();
-        let values = rows.iter().filter(|row| !optional || !row.is_empty());
-        let values: Vec<_> = values.map(|row| ByteArray::from(*row)).collect();
+        let values: Vec<_> = rows
+            .iter()
+            .filter(|row| !optional || !row.is_empty())
+            .map(|row| ByteArray::from(*row))
+            .collect();
         for _ in ["title", "text"] {
             let mut column = group.next_column().unwrap().unwrap();
             column

@@ -40,8 +40,12 @@ impl Ending {
 fn ends_in_loop(tokens: &[TokenId]) -> bool {
     (1..=LONGEST_PATTERN).any(|period| {
         let last = tokens.iter().rev();
-        let same = last.clone().skip(period).zip(last);
-        let same = same.take_while(|(earlier, later)| earlier == later).count();
+        let same = last
+            .clone()
+            .skip(period)
+            .zip(last)
+            .take_while(|(earlier, later)| earlier == later)
+            .count();
         same >= 2 * period && same + period >= SHORTEST_LOOP
     })
 }

@@ -245,15 +245,16 @@ impl AssumedReplays<'_> {
     /// If there are some, and another number of drafters than one.
     pub fn check(&self) -> Result<()> {
         let drafters = self.config.drafters().len();
-        match self.lengths.is_empty() || drafters == 1 {
-            true => Ok(()),
-            false => Err(Error::Unusable {
+        if self.lengths.is_empty() || drafters == 1 {
+            Ok(())
+        } else {
+            Err(Error::Unusable {
                 label: self.config.label.clone(),
                 problem: format!(
                     "it has {drafters} drafters, and a fixed length needs exactly one; write K \
                      matrices into configurations instead"
                 ),
-            }),
+            })
         }
     }
 
@@ -266,8 +267,7 @@ impl AssumedReplays<'_> {
     }
 
     fn records(&self) -> impl Iterator<Item = &Record> {
-        let records = self.trace.records.iter().skip(self.offset);
-        let records = records.take(self.limit);
+        let records = self.trace.records.iter().skip(self.offset).take(self.limit);
         records.filter(|record| !record.output.is_empty())
     }
 
@@ -300,11 +300,12 @@ impl AssumedReplays<'_> {
         let replay = &replay;
         let ended: Vec<_> = thread::scope(|scope| {
             let texts = batch.texts().into_iter().enumerate();
-            let running = texts.map(|(number, text)| {
-                let own = outcome.clone();
-                scope.spawn(move || replay(number, text, own))
-            });
-            let running: Vec<_> = running.collect();
+            let running: Vec<_> = texts
+                .map(|(number, text)| {
+                    let own = outcome.clone();
+                    scope.spawn(move || replay(number, text, own))
+                })
+                .collect();
             running.into_iter().map(|text| text.join()).collect()
         });
         for text in ended {

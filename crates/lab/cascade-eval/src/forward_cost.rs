@@ -52,9 +52,10 @@ impl ForwardClock {
     /// thread computes.
     pub fn of(model: &Model) -> Self {
         let on_cpu = model.launches(1).is_none();
-        match on_cpu && compute_threads() == 1 {
-            true => Self::Cpu,
-            false => Self::Wall,
+        if on_cpu && compute_threads() == 1 {
+            Self::Cpu
+        } else {
+            Self::Wall
         }
     }
 
@@ -166,13 +167,15 @@ impl ForwardBench {
                 length,
                 |_| length <= limit,
                 |texts, started| {
-                    let calls = sessions[..texts].iter_mut().map(|session| ScoreCall {
-                        session,
-                        context: &context,
-                        tree: &tree,
-                        want: Want::ARGMAX,
-                    });
-                    let calls = calls.collect();
+                    let calls = sessions[..texts]
+                        .iter_mut()
+                        .map(|session| ScoreCall {
+                            session,
+                            context: &context,
+                            tree: &tree,
+                            want: Want::ARGMAX,
+                        })
+                        .collect();
                     started();
                     let scored = score_together(calls);
                     scored.into_iter().try_for_each(|scores| scores.map(drop))
@@ -213,9 +216,10 @@ impl ForwardBench {
     }
 
     fn draft(&self, tokens: Vec<TokenId>) -> TokenTree {
-        match self.tree && tokens.len() > 1 {
-            true => with_siblings(&tokens, tokens.len()).0,
-            false => TokenTree::chain(tokens),
+        if self.tree && tokens.len() > 1 {
+            with_siblings(&tokens, tokens.len()).0
+        } else {
+            TokenTree::chain(tokens)
         }
     }
 

@@ -123,11 +123,12 @@ fn settle(
             return Err(TimesError::TooShort);
         }
         let pairs = first.iter().zip(&second);
-        let halves = pairs.map(|(a, b)| {
-            let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
-            (a.rows, seconds(a), seconds(b))
-        });
-        let halves: Vec<_> = halves.collect();
+        let halves: Vec<_> = pairs
+            .map(|(a, b)| {
+                let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
+                (a.rows, seconds(a), seconds(b))
+            })
+            .collect();
         let Some(problem) = problem(first[0].context, &halves) else {
             let together = first.iter().zip(&second);
             return Ok(together.map(|(a, b)| a.and(b)).collect());
@@ -217,13 +218,16 @@ mod tests {
     fn what_differs_is_measured_again_until_it_agrees() {
         let good = [(1, 1.0), (4, 1.1), (8, 1.6)];
         let mut attempts = Vec::new();
-        let found = settle(|attempt| {
+        let found: Vec<_> = settle(|attempt| {
             attempts.push(attempt);
             let busy = [(1, 1.0), (4, 2.9), (8, 1.6)];
             let second = if attempt < 2 { busy } else { good };
             Ok([curve(&good), curve(&second)])
-        });
-        let found: Vec<_> = found.unwrap().iter().map(|cost| cost.typical).collect();
+        })
+        .unwrap()
+        .iter()
+        .map(|cost| cost.typical)
+        .collect();
         assert_eq!(found[1], Duration::from_micros(1100));
         assert_eq!(attempts, [0, 1, 2]);
     }
@@ -244,8 +248,9 @@ mod tests {
             let error = settle(|_| {
                 attempts += 1;
                 Ok([curve(&times), curve(&times)])
-            });
-            let error = error.unwrap_err().to_string();
+            })
+            .unwrap_err()
+            .to_string();
             assert!(
                 error.contains(named) && error.contains("9 rows:"),
                 "{error}"
@@ -255,8 +260,9 @@ mod tests {
         let error = settle(|attempt| {
             let busy = 1.0 + f64::from(attempt);
             Ok([curve(&[(1, 1.0)]), curve(&[(1, 1.4 * busy)])])
-        });
-        let error = error.unwrap_err().to_string();
+        })
+        .unwrap_err()
+        .to_string();
         assert!(error.contains("of 1 rows differ by 5.60 times"), "{error}");
     }
 

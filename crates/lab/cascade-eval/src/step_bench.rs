@@ -200,11 +200,11 @@ impl StepBench<'_> {
             self.decoder(config.clone(), stand_ins, &mut on_assembled)
         };
         let mut plain = decoder(&first.plain(), &[])?;
-        let cascades = self
+        let mut cascades = self
             .configs
             .iter()
-            .map(|config| decoder(config, &stand_ins));
-        let mut cascades = cascades.collect::<Result<Vec<_>>>()?;
+            .map(|config| decoder(config, &stand_ins))
+            .collect::<Result<Vec<_>>>()?;
         let records = self.replay_all(&mut plain, &mut cascades, on_record)?;
         let plain = plain.run.walltime().ok_or_else(|| self.too_short())?;
         let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
@@ -245,12 +245,13 @@ impl StepBench<'_> {
                 let is_meant =
                     |own: &Drafter| matches!(own, Drafter::Neural { .. }) && own.name() == name;
                 let mut all = self.configs.iter().flat_map(Config::drafters);
-                match all.any(is_meant) {
-                    true => Ok((name.clone(), self.stand_in(simulated)?)),
-                    false => Err(Error::Unusable {
+                if all.any(is_meant) {
+                    Ok((name.clone(), self.stand_in(simulated)?))
+                } else {
+                    Err(Error::Unusable {
                         label: name.clone(),
                         problem: "no configuration has a neural drafter of this name".to_owned(),
-                    }),
+                    })
                 }
             })
             .collect()

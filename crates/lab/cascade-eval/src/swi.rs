@@ -175,14 +175,16 @@ impl CostTable {
         let mut forwards = 0.0;
         for (model, calls) in calls {
             // Target calls are counted as integers, so plain decoding has no rounding error.
-            forwards += match model == target {
-                true => calls as f64,
-                false => calls as f64 * (self.cost(model)? / unit),
+            forwards += if model == target {
+                calls as f64
+            } else {
+                calls as f64 * (self.cost(model)? / unit)
             };
         }
-        match forwards > 0.0 {
-            true => Ok(forwards),
-            false => Err(CostError::NoCalls),
+        if forwards > 0.0 {
+            Ok(forwards)
+        } else {
+            Err(CostError::NoCalls)
         }
     }
 }

@@ -164,9 +164,10 @@ impl WordProblems<'_> {
     }
 
     fn eos(&self, target: &LoadedModel) -> Vec<TokenId> {
-        match self.config.generation.ignore_eos {
-            true => Vec::new(),
-            false => target.eos_token_ids.clone(),
+        if self.config.generation.ignore_eos {
+            Vec::new()
+        } else {
+            target.eos_token_ids.clone()
         }
     }
 
@@ -204,10 +205,12 @@ impl WordProblems<'_> {
 
     /// A cascade of the recorded target and one drafter, which drafts one token at a time.
     fn alone(&self, drafter: &Drafter, trace: &Arc<Trace>) -> Result<Cascade> {
-        let k = KMatrix::new(vec![vec![1]], Convention::Added);
-        let k = k.map_err(cascade_engine::Error::from)?;
-        let config = self.config.clone();
-        let mut config = config.with_drafters(vec![drafter.clone()], k)?;
+        let k =
+            KMatrix::new(vec![vec![1]], Convention::Added).map_err(cascade_engine::Error::from)?;
+        let mut config = self
+            .config
+            .clone()
+            .with_drafters(vec![drafter.clone()], k)?;
         config.max_nodes = 1;
         let target = TraceScorer::target(trace)?;
         Ok(self.pool.assemble_with_target(&config, target)?.cascade)

@@ -40,8 +40,9 @@ impl Record for Answer {
 }
 
 fn main() -> Result<(), Error> {
-    let folder = std::env::args_os().nth(1);
-    let folder = folder.map_or_else(|| PathBuf::from("results/demo-report"), PathBuf::from);
+    let folder = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| PathBuf::from("results/demo-report"), PathBuf::from);
     answers(&folder)?;
     report()?.write(&folder)?;
     println!("{}", folder.join("report.html").display());

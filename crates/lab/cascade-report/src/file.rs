@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Replaces a file; a reader sees its old bytes or its new ones, see [`cascade_fs::write`].
+/// Replaces a file; a reader sees its old bytes or its new ones, see [`cascade_core::fs::write`].
 ///
 /// # Errors
 /// If the folder does not exist or cannot be written to; the old file is then unchanged.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    cascade_fs::write(path, bytes).map_err(Error::io("write", path))
+    cascade_core::fs::write(path, bytes).map_err(Error::io("write", path))
 }

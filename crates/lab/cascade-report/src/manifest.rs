@@ -46,7 +46,7 @@ impl Manifest {
     /// A file that cannot be read or understood.
     pub fn of_folder(folder: &Path) -> Result<Option<Self>> {
         let file = folder.join(MANIFEST);
-        let bytes = match cascade_fs::read(&file, LARGEST_MANIFEST) {
+        let bytes = match cascade_core::fs::read(&file, LARGEST_MANIFEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(Error::io("read", &file))?,
         };

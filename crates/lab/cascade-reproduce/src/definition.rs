@@ -373,19 +373,20 @@ impl Definition {
     /// # Errors
     /// [`Error::Unreadable`]; those of [`parse`](Self::parse).
     pub fn open(path: &Path) -> Result<Self> {
-        let text = cascade_fs::read_text(path, LARGEST_CONFIG).map_err(Error::unreadable(path))?;
+        let text =
+            cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(Error::unreadable(path))?;
         let name = path
             .file_stem()
             .map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
         // Messages name the file.
-        let definition = Self::parse(&path.display().to_string(), &text);
-        let definition = definition.map_err(|error| match error {
-            Error::Setting { .. } => Error::Content {
-                file: path.to_owned(),
-                problem: error.to_string(),
-            },
-            error => error,
-        })?;
+        let definition =
+            Self::parse(&path.display().to_string(), &text).map_err(|error| match error {
+                Error::Setting { .. } => Error::Content {
+                    file: path.to_owned(),
+                    problem: error.to_string(),
+                },
+                error => error,
+            })?;
         Ok(Self {
             name: name.into_owned(),
             ..definition
@@ -667,9 +668,10 @@ impl Definition {
                 }
             }
         }
-        match variants.is_empty() {
-            true => Err(self.wrong("it has no rows", "give at least one")),
-            false => Ok(variants),
+        if variants.is_empty() {
+            Err(self.wrong("it has no rows", "give at least one"))
+        } else {
+            Ok(variants)
         }
     }
 }
@@ -725,9 +727,10 @@ impl Grid {
         if self.k11.is_empty() && rules.is_empty() {
             return settings;
         }
-        let rules = match rules.is_empty() {
-            true => vec![None],
-            false => rules.into_iter().map(Some).collect(),
+        let rules = if rules.is_empty() {
+            vec![None]
+        } else {
+            rules.into_iter().map(Some).collect()
         };
         for k11 in optional(&self.k11) {
             for k12 in optional(&self.k12) {

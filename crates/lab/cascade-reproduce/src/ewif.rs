@@ -80,8 +80,9 @@ fn table(definition: &Definition, rows: &[Table1Row]) -> Result<Table> {
 }
 
 fn plot(definition: &Definition, rows: &[Table1Row]) -> Result<Plot> {
-    let groups = rows.iter();
-    let groups = groups.map(|row| format!("{} {}", row.dataset, row.drafters.join(", ")));
+    let groups = rows
+        .iter()
+        .map(|row| format!("{} {}", row.dataset, row.drafters.join(", ")));
     let ours = figures(rows, Table1Row::ewif);
     let paper = figures(rows, |row| row.paper);
     let bars = vec![

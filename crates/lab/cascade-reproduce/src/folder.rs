@@ -33,19 +33,21 @@ pub fn check_folder(folder: &Path, definition: &Definition, resume: bool) -> Res
                 folder: folder.to_owned(),
                 found: found.clone(),
                 expected: expected.clone(),
-                changed: match found == expected {
-                    true => " with another definition",
-                    false => "",
+                changed: if found == expected {
+                    " with another definition"
+                } else {
+                    ""
                 },
             });
         }
     }
     let records = std::fs::metadata(folder.join("results.jsonl"));
-    match records.is_ok_and(|records| records.len() > 0) && !resume {
-        true => Err(Error::NotResumed {
+    if records.is_ok_and(|records| records.len() > 0) && !resume {
+        Err(Error::NotResumed {
             folder: folder.to_owned(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

@@ -194,8 +194,10 @@ impl Models {
                     model: model.to_owned(),
                 })
         };
-        let drafters = self.neural.iter();
-        let drafters = drafters.map(|(&role, model)| Ok((role, of(&model.name)?)));
+        let drafters = self
+            .neural
+            .iter()
+            .map(|(&role, model)| Ok((role, of(&model.name)?)));
         Ok(Self {
             costs: Some((of(target)?, drafters.collect::<Result<_>>()?)),
             ..self
@@ -344,8 +346,10 @@ impl Models {
     fn config(&self, variant: &Variant) -> Result<Config> {
         let roles = variant.drafters.iter();
         // All roles that the definition names are there.
-        let drafters = roles.filter_map(|role| self.drafters.get(role)).cloned();
-        let drafters = drafters.collect();
+        let drafters = roles
+            .filter_map(|role| self.drafters.get(role))
+            .cloned()
+            .collect();
         let rule = variant.setting.rule.as_ref();
         let schedule = match rule {
             Some(DraftRule::Online) => ScheduleConfig::Online,
@@ -491,8 +495,7 @@ impl Models {
         let Answers::Live(target) = &self.target else {
             return Ok(Vec::new());
         };
-        let drafters = self.neural.iter();
-        let drafters = drafters.map(|(role, model)| (role.name(), model));
+        let drafters = self.neural.iter().map(|(role, model)| (role.name(), model));
         let bench = ForwardBench {
             contexts: vec![CONTEXT],
             rows: vec![1],
@@ -638,14 +641,15 @@ fn bigram(drafter: &Drafter) -> Option<&cascade_ngram::TableLocator> {
 
 fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
     let (found, expected) = (tokenizer.fingerprint(), trace.header.tokenizer());
-    match found == expected {
-        true => Ok(()),
-        false => Err(Error::OtherTokenizer {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Error::OtherTokenizer {
             trace: trace.label.clone(),
             expected: expected.to_string(),
             tokenizer: tokenizer.file().to_owned(),
             found: found.to_string(),
-        }),
+        })
     }
 }
 

@@ -192,7 +192,7 @@ impl Plan {
             folder: folder.to_owned(),
             problem,
         };
-        let text = cascade_fs::read_text(folder.join(PLAN), LARGEST_OWN)
+        let text = cascade_core::fs::read_text(folder.join(PLAN), LARGEST_OWN)
             .map_err(|error| problem(format!("{PLAN}: {error}")))?;
         let plan: Self =
             serde_json::from_str(&text).map_err(|error| problem(format!("{PLAN}: {error}")))?;

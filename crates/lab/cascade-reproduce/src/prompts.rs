@@ -216,9 +216,12 @@ fn names(definition: &Definition, choice: &Choice) -> Result<Vec<String>> {
         }
     }
     let given = !choice.data.is_empty();
-    let wanted = |name: &&String| match choice.datasets.is_empty() {
-        true => !(given && name.parse().is_ok_and(is_made)),
-        false => choice.datasets.contains(name),
+    let wanted = |name: &&String| {
+        if choice.datasets.is_empty() {
+            !(given && name.parse().is_ok_and(is_made))
+        } else {
+            choice.datasets.contains(name)
+        }
     };
     Ok(definition.datasets.iter().filter(wanted).cloned().collect())
 }

@@ -59,9 +59,10 @@ impl FromStr for Shard {
         let (part, of) = text.split_once('/').ok_or_else(wrong)?;
         let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
         let (part, of) = (number(part)?, number(of)?);
-        match 1 <= part && part <= of {
-            true => Ok(Self { part: part - 1, of }),
-            false => Err(wrong()),
+        if 1 <= part && part <= of {
+            Ok(Self { part: part - 1, of })
+        } else {
+            Err(wrong())
         }
     }
 }
@@ -112,15 +113,17 @@ impl Experiment {
         options: &AssembleOptions,
         choice: &Choice,
     ) -> Result<Self> {
-        let sampling = match choice.sampled {
-            false => None,
-            true => Some(definition.sampled.ok_or_else(|| Error::NotSampled {
+        let sampling = if choice.sampled {
+            Some(definition.sampled.ok_or_else(|| Error::NotSampled {
                 experiment: definition.name.clone(),
-            })?),
+            })?)
+        } else {
+            None
         };
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
-        let models = Models::load(definition, config, options)?.with_rules(rules.clone());
-        let models = models.with_costs(&choice.costs)?;
+        let models = Models::load(definition, config, options)?
+            .with_rules(rules.clone())
+            .with_costs(&choice.costs)?;
         let prompts = Prompts::read(definition, choice, &models)?;
         let (label, all) = (&config.label, (models, rules));
         Self::new(definition, label, (choice, sampling), all, prompts)
@@ -142,10 +145,14 @@ impl Experiment {
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
         let prompts = Prompts::of_trace(definition, choice, &trace);
         let label = trace.label.clone();
-        let sampling = trace.header.sampling();
-        let sampling = sampling.map(SamplingSetting::of_recording).transpose()?;
-        let models = Models::with_trace(definition, config, options, trace, tokenizer)?;
-        let models = models.with_rules(rules.clone()).with_costs(&choice.costs)?;
+        let sampling = trace
+            .header
+            .sampling()
+            .map(SamplingSetting::of_recording)
+            .transpose()?;
+        let models = Models::with_trace(definition, config, options, trace, tokenizer)?
+            .with_rules(rules.clone())
+            .with_costs(&choice.costs)?;
         let all = (models, rules);
         Self::new(definition, &label, (choice, sampling), all, prompts)
     }
@@ -413,16 +420,15 @@ impl Experiment {
                 source: Box::new(source),
             })
         };
-        let mut cascade = match variant.is_oracle() {
-            false => self.models.cascade(variant, with)?,
-            true => {
-                let recorded = ready.recorded.as_ref();
-                let said = recorded
-                    .map(|recorded| recorded.tokens.as_slice())
-                    .or(plain);
-                self.models
-                    .oracle(variant, said.unwrap_or_default(), generate)?
-            }
+        let mut cascade = if variant.is_oracle() {
+            let recorded = ready.recorded.as_ref();
+            let said = recorded
+                .map(|recorded| recorded.tokens.as_slice())
+                .or(plain);
+            self.models
+                .oracle(variant, said.unwrap_or_default(), generate)?
+        } else {
+            self.models.cascade(variant, with)?
         };
         let started = Instant::now();
         let output = generate(&mut cascade)?;
@@ -466,12 +472,14 @@ impl Experiment {
 
 /// Greedy unless it is sampled.
 fn decoding(label: &str, sampling: Option<SamplingSetting>) -> Result<Decoding> {
-    let decoding = sampling.map(SamplingSetting::decoding).transpose();
-    let decoding = decoding.map_err(|problem| Error::Definition {
-        experiment: label.to_owned(),
-        problem,
-        cure: "give other settings".to_owned(),
-    })?;
+    let decoding = sampling
+        .map(SamplingSetting::decoding)
+        .transpose()
+        .map_err(|problem| Error::Definition {
+            experiment: label.to_owned(),
+            problem,
+            cure: "give other settings".to_owned(),
+        })?;
     Ok(decoding.unwrap_or_default())
 }
 

@@ -125,7 +125,7 @@ impl Samples {
     /// Reads the file; there are none if it is not there.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(SAMPLES);
-        let text = match cascade_fs::read_text(&path, LARGEST_OWN) {
+        let text = match cascade_core::fs::read_text(&path, LARGEST_OWN) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(Error::unreadable(&path))?,
         };
@@ -169,7 +169,7 @@ impl Samples {
         let mut text = String::new();
         for sampled in self.iter() {
             // Numbers, strings and lists: there is nothing that JSON could refuse.
-            text += &cascade_fs::one_line(serde_json::to_string(sampled).unwrap_or_default());
+            text += &cascade_core::fs::one_line(serde_json::to_string(sampled).unwrap_or_default());
             text.push('\n');
         }
         Ok(write_atomically(&self.path, text.as_bytes())?)

@@ -56,7 +56,7 @@ impl Walltimes {
 /// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since
 /// times are beside the results.
 pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
-    let text = cascade_fs::read_text(folder.join(WALLTIME), LARGEST_OWN).unwrap_or_default();
+    let text = cascade_core::fs::read_text(folder.join(WALLTIME), LARGEST_OWN).unwrap_or_default();
     let lines = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Walltime>(line).ok());
@@ -67,6 +67,6 @@ pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
 
 /// Seconds of a single-row forward by place, as measured in a folder; empty if they were not.
 pub(crate) fn forward_seconds(folder: &Path) -> BTreeMap<String, f64> {
-    let text = cascade_fs::read_text(folder.join(COSTS), LARGEST_OWN).unwrap_or_default();
+    let text = cascade_core::fs::read_text(folder.join(COSTS), LARGEST_OWN).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }

@@ -18,8 +18,10 @@ pub(crate) fn token_texts(
         return Ok(tokens.iter().map(|token| format!(" {token}")).collect());
     };
     let mut decoder = Arc::new(tokenizer.clone()).decoder();
-    let streamed = tokens.iter().map(|&token| decoder.push(token));
-    let mut streamed = streamed.collect::<cascade_core::Result<Vec<_>>>()?;
+    let mut streamed = tokens
+        .iter()
+        .map(|&token| decoder.push(token))
+        .collect::<cascade_core::Result<Vec<_>>>()?;
     streamed.push(decoder.finish()?);
     let names = tokens.iter().map(|&token| tokenizer.id_to_token(token));
     let bytes: Vec<Option<u8>> = names.map(|name| byte(&name?)).collect();
@@ -66,12 +68,9 @@ fn settled(streamed: &[String], bytes: &[Option<u8>]) -> Option<Vec<String>> {
             character.clear();
         }
         ahead += &own;
-        match given.is_empty() {
-            true => {}
-            false => {
-                own += given.strip_prefix(&ahead)?;
-                ahead.clear();
-            }
+        if !(given.is_empty()) {
+            own += given.strip_prefix(&ahead)?;
+            ahead.clear();
         }
         pieces.push(own);
     }

@@ -87,16 +87,17 @@ impl TrainedRules {
         for name in &wanted {
             planned.extend(planned_rule(folder, name)?);
         }
-        match planned.is_empty() {
-            true => Err(Error::NoRules {
+        if planned.is_empty() {
+            Err(Error::NoRules {
                 folder: folder.to_owned(),
                 experiment: definition.name.clone(),
                 wanted: wanted.iter().map(TrainedName::folder).collect(),
-            }),
-            false => Ok(Self {
+            })
+        } else {
+            Ok(Self {
                 folder: folder.to_owned(),
                 planned,
-            }),
+            })
         }
     }
 
@@ -161,7 +162,8 @@ fn training_report(file: &Path) -> Result<Option<TrainingReport>> {
     if !file.is_file() {
         return Ok(None);
     }
-    let text = cascade_fs::read_text(file, LARGEST_REPORT).map_err(Error::unreadable(file))?;
+    let text =
+        cascade_core::fs::read_text(file, LARGEST_REPORT).map_err(Error::unreadable(file))?;
     let report = serde_json::from_str(&text).map_err(|error| Error::Content {
         file: file.to_owned(),
         problem: format!("{error}; it is what `cascade train` writes: train again"),

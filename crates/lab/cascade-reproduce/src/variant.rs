@@ -254,8 +254,10 @@ impl Variant {
     pub fn new(row: usize, drafters: &[Role], setting: Setting, children: usize) -> Result<Self> {
         let k = setting.k_matrix(drafters)?;
         setting.check_rule(drafters)?;
-        let lenience = setting.lenience.map_or(Ok(Lenience::STRICT), Lenience::new);
-        let lenience = lenience.map_err(|error| setting.wrong(drafters, error.to_string()))?;
+        let lenience = setting
+            .lenience
+            .map_or(Ok(Lenience::STRICT), Lenience::new)
+            .map_err(|error| setting.wrong(drafters, error.to_string()))?;
         let mut id = names(drafters);
         if drafters.is_empty() {
             id = "plain".to_owned();

@@ -26,9 +26,10 @@ impl Estimate {
     pub fn deviation(&self, value: f64) -> f64 {
         let off = self.mean - value;
         // What rounding leaves of runs that are all equal is no deviation.
-        match off.abs() <= 1e-9 * value.abs().max(1.0) {
-            true => 0.0,
-            false => off / self.standard_error,
+        if off.abs() <= 1e-9 * value.abs().max(1.0) {
+            0.0
+        } else {
+            off / self.standard_error
         }
     }
 }

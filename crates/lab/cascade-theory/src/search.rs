@@ -90,8 +90,10 @@ pub fn best_horizontal(drafters: &[Drafter], limit: usize) -> Best<Horizontal> {
     let mut best = Best::of(Horizontal::default());
     for ending in endings {
         let lengths = ending.lengths.into_iter().rev();
-        let segments = drafters.iter().zip(lengths);
-        let segments = segments.map(|(&drafter, tokens)| Segment { drafter, tokens });
+        let segments = drafters
+            .iter()
+            .zip(lengths)
+            .map(|(&drafter, tokens)| Segment { drafter, tokens });
         best.improve(Horizontal {
             segments: segments.collect(),
         });

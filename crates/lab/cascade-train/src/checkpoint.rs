@@ -60,9 +60,9 @@ pub(crate) fn write(
     tensors: Vec<(String, Tensor)>,
 ) -> Result<()> {
     let metadata = HashMap::from([(key.to_owned(), text)]);
-    let file = safetensors::serialize(tensors, Some(metadata));
-    let file = file.map_err(|error| wrong(path, error))?;
-    cascade_fs::write(path, &file).map_err(|source| Error::Io {
+    let file =
+        safetensors::serialize(tensors, Some(metadata)).map_err(|error| wrong(path, error))?;
+    cascade_core::fs::write(path, &file).map_err(|source| Error::Io {
         action: "write",
         file: path.to_owned(),
         source,
@@ -71,7 +71,7 @@ pub(crate) fn write(
 
 /// The bytes of a file; `None` if there is none.
 pub(crate) fn read(path: &Path, largest: u64) -> Result<Option<Vec<u8>>> {
-    match cascade_fs::read(path, largest) {
+    match cascade_core::fs::read(path, largest) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io {
             action: "read",

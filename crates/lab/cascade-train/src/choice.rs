@@ -112,13 +112,14 @@ pub fn static_lengths(outputs: &[Output], cost: f64) -> Result<Vec<Prediction>> 
 }
 
 pub(crate) fn check(cost: f64) -> Result<()> {
-    match cost.is_finite() && cost >= 0.0 {
-        true => Ok(()),
-        false => Err(Error::Setting {
+    if cost.is_finite() && cost >= 0.0 {
+        Ok(())
+    } else {
+        Err(Error::Setting {
             what: "the cost of a drafter's forward",
             value: cost.to_string(),
             cure: "give its time over that of the target's, 0 or more".to_owned(),
-        }),
+        })
     }
 }
 

@@ -128,8 +128,10 @@ impl<N: Network> Fit<N> {
         weights: &[Tensor],
         fingerprint: String,
     ) -> Result<Self> {
-        let parameters = weights.iter().map(Parameter::new);
-        let parameters = parameters.collect::<candle_core::Result<Vec<_>>>()?;
+        let parameters = weights
+            .iter()
+            .map(Parameter::new)
+            .collect::<candle_core::Result<Vec<_>>>()?;
         Ok(Self {
             network,
             plan,

@@ -83,9 +83,10 @@ impl Quality {
             loss: loss / tokens.max(1) as f64,
             precision,
             recall,
-            f1: match precision + recall > 0.0 {
-                true => 2.0 * precision * recall / (precision + recall),
-                false => 0.0,
+            f1: if precision + recall > 0.0 {
+                2.0 * precision * recall / (precision + recall)
+            } else {
+                0.0
             },
             calibration_error: error.sum::<f64>() / tokens.max(1) as f64,
             bins: bins.iter().map(Bin::of).collect(),

@@ -108,8 +108,9 @@ impl Function {
     pub(crate) unsafe fn read(&self, parameters: *mut *mut c_void) -> Result<Vec<u8>> {
         // SAFETY: a pointer that is not null points to a pointer, as the caller guarantees.
         let first = unsafe { parameters.as_ref() };
-        let first = first.filter(|first| !first.is_null());
-        let first = first.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let first = first
+            .filter(|first| !first.is_null())
+            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: it is not null, so that it points to so many bytes, as the caller guarantees.
         let bytes = unsafe { std::slice::from_raw_parts(first.cast::<u8>(), self.parameters) };
         Ok(bytes.to_vec())
@@ -363,11 +364,15 @@ impl Driver {
 
     pub(crate) fn end_record(&mut self, stream: Handle) -> Result<Handle> {
         RECORDING.set(None);
-        let recording = self.stream(stream)?.recording.take();
-        let recording = recording.ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
-        match recording.spoilt {
-            true => Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
-            false => Ok(self.insert(Object::Graph(recording.nodes))),
+        let recording = self
+            .stream(stream)?
+            .recording
+            .take()
+            .ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
+        if recording.spoilt {
+            Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        } else {
+            Ok(self.insert(Object::Graph(recording.nodes)))
         }
     }
 
@@ -398,14 +403,14 @@ impl Driver {
     }
 
     pub(crate) fn finish_all(&mut self) -> Result<()> {
-        let streams = self
+        let streams: Vec<Handle> = self
             .objects
             .iter()
             .filter_map(|(&handle, object)| match object {
                 Object::Stream(_) => Some(handle),
                 _ => None,
-            });
-        let streams: Vec<Handle> = streams.collect();
+            })
+            .collect();
         streams
             .into_iter()
             .try_for_each(|stream| self.finish(stream))

@@ -347,10 +347,7 @@ calls! {
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream) -> driver {
         let stream = Handle::of(stream);
         driver.put(stream, Work::Download { from, to: to as usize, bytes })?;
-        match driver.is_pinned(to as usize, bytes) {
-            true => Ok(()),
-            false => driver.finish(stream),
-        }
+        if driver.is_pinned(to as usize, bytes) { Ok(()) } else { driver.finish(stream) }
     }
 
     /// Fills memory with a byte.

@@ -122,25 +122,27 @@ pub(crate) fn experiment(path: &Path) -> Outcome {
 
 pub(crate) fn chain(path: &Path) -> Outcome {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = cascade_fs::read_text(path, LARGEST_CHAIN).map_err(|error| named(&error))?;
+    let text = cascade_core::fs::read_text(path, LARGEST_CHAIN).map_err(|error| named(&error))?;
     let chain = Markov::from_json(&text).map_err(|error| named(&error))?;
     let rejections = expected_rejections(&chain, chain.positions()).expected;
-    match rejections.is_finite() && rejections >= 0.0 {
-        true => Ok(()),
-        false => panic!("{rejections} rejections are expected"),
+    if rejections.is_finite() && rejections >= 0.0 {
+        Ok(())
+    } else {
+        panic!("{rejections} rejections are expected")
     }
 }
 
 pub(crate) fn classifier(path: &Path) -> Outcome {
     let file = said(ClassifierFile::open(path))?;
     let probability = file.weights.probability(&[0.1; CLASSIFIER_FEATURES]);
-    match (0.0..=1.0).contains(&probability) {
-        true => Ok(()),
+    if (0.0..=1.0).contains(&probability) {
+        Ok(())
+    } else {
         // Weights of 1e38 overflow.
-        false => Err(format!(
+        Err(format!(
             "{}: the probability is {probability}",
             path.display()
-        )),
+        ))
     }
 }
 
@@ -160,8 +162,8 @@ pub(crate) fn trace(path: &Path) -> Outcome {
 
 pub(crate) fn answers(path: &Path) -> Outcome {
     let label = path.display().to_string();
-    let text = cascade_fs::read_text(path, cascade_eval::trace::spec_bench::LARGEST_ANSWERS);
-    let text = text.map_err(|error| format!("{label}: {error}"))?;
+    let text = cascade_core::fs::read_text(path, cascade_eval::trace::spec_bench::LARGEST_ANSWERS)
+        .map_err(|error| format!("{label}: {error}"))?;
     said(Answers::parse(&label, &text)).map(|_| ())
 }
 
@@ -179,7 +181,7 @@ pub(crate) fn mmlu(path: &Path) -> Outcome {
 
 /// Any text can be asked, by every template that accepts its kind, in one turn or several.
 pub(crate) fn templates(path: &Path) -> Outcome {
-    let bytes = said(cascade_fs::read(path, 64 * cascade_fs::MIB))
+    let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let turns: Vec<String> = text.split('\n').take(4).map(str::to_owned).collect();
@@ -232,7 +234,7 @@ pub(crate) fn corpus(path: &Path) -> Outcome {
 
 /// Any text is wikitext.
 pub(crate) fn wikitext(path: &Path) -> Outcome {
-    let bytes = said(cascade_fs::read(path, 64 * cascade_fs::MIB))
+    let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let source = String::from_utf8_lossy(&bytes);
     assert!(cascade_corpus::wikitext::strip(&source).len() <= source.len());
@@ -322,7 +324,7 @@ pub(crate) fn counts(path: &Path) -> Outcome {
     let reduction = Reduction {
         parts: &[path.to_owned()],
         summed: &[],
-        output: &cascade_fs::Output::replacing(folder.path().join("table")),
+        output: &cascade_core::fs::Output::replacing(folder.path().join("table")),
         top_k: 4,
         min_count: 1,
         command: "",
@@ -377,7 +379,7 @@ pub(crate) fn gguf(path: &Path) -> Outcome {
 
 /// The templates of a model, rendered.
 pub(crate) fn chat(path: &Path) -> Outcome {
-    let bytes = said(cascade_fs::read(path, 64 * cascade_fs::MIB))
+    let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let place = path.display().to_string();
     let files = [(ChatFile::TokenizerConfig, bytes)];
@@ -412,7 +414,7 @@ pub(crate) fn manifest(folder: &Path) -> Outcome {
 }
 
 pub(crate) fn report(folder: &Path) -> Outcome {
-    let manifest = said(Manifest::of_folder(folder))?;
-    let manifest = manifest.ok_or_else(|| format!("{}: no manifest", folder.display()))?;
+    let manifest = said(Manifest::of_folder(folder))?
+        .ok_or_else(|| format!("{}: no manifest", folder.display()))?;
     said(cascade_reproduce::report(folder, manifest)).map(|_| ())
 }

@@ -53,9 +53,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push(path),
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else {
+            found.push(path)
         }
     }
     found.sort();
@@ -67,8 +68,9 @@ fn of_the_committed_files() {
     let files = files(&hostile());
     assert!(files.len() > 150, "{}", files.len());
     // In memory, if there is such a folder: a disk takes longer than the readers.
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let folder = folder.unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap();
     let temporary = folder.path();
     // Several processes at once: the readers are slow in debug builds.
     std::thread::scope(|scope| {
@@ -82,11 +84,13 @@ fn of_the_committed_files() {
 fn every_reader_has_examples_of_its_own() {
     for reader in cascade_hostile::READERS {
         let folder = hostile().join(reader.name);
-        let good = files(&folder).into_iter().find(|path| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            name.starts_with("good")
-        });
-        let good = good.unwrap_or_else(|| panic!("{} has no good example", folder.display()));
+        let good = files(&folder)
+            .into_iter()
+            .find(|path| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                name.starts_with("good")
+            })
+            .unwrap_or_else(|| panic!("{} has no good example", folder.display()));
         let place = tempfile::tempdir().unwrap();
         let read = reader.read_bytes(&fs::read(&good).unwrap(), place.path());
         read.unwrap_or_else(|error| panic!("{}: {error}", good.display()));

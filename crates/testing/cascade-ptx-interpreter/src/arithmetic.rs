@@ -47,25 +47,28 @@ fn f(bits: u32) -> f32 {
 
 /// Subnormal values flushed to zero, as `.ftz` does.
 fn flushed(value: f32) -> f32 {
-    match value.is_subnormal() {
-        true => 0f32.copysign(value),
-        false => value,
+    if value.is_subnormal() {
+        0f32.copysign(value)
+    } else {
+        value
     }
 }
 
 /// The bits as bf16, rounded to nearest, ties to even.
 fn rounded(value: f32) -> u32 {
-    match value.is_nan() {
-        true => 0x7fff,
-        false => bf16::from_f32(value).to_bits().into(),
+    if value.is_nan() {
+        0x7fff
+    } else {
+        bf16::from_f32(value).to_bits().into()
     }
 }
 
 /// The bits as f16, rounded to nearest, ties to even.
 fn rounded_to_f16(value: f32) -> u32 {
-    match value.is_nan() {
-        true => 0x7fff,
-        false => f16::from_f32(value).to_bits().into(),
+    if value.is_nan() {
+        0x7fff
+    } else {
+        f16::from_f32(value).to_bits().into()
     }
 }
 
@@ -75,9 +78,10 @@ fn fused_bf16(x: u32, y: u32, z: u32) -> u32 {
     let of_half = |shift| {
         // Products of bf16 are exact in f64, and so are sums of what kernels add to them.
         let sum = half(x, shift) * half(y, shift) + half(z, shift);
-        match sum.is_nan() {
-            true => 0x7fff,
-            false => u32::from(bf16::from_f64(sum).to_bits()),
+        if sum.is_nan() {
+            0x7fff
+        } else {
+            u32::from(bf16::from_f64(sum).to_bits())
         }
     };
     of_half(16) << 16 | of_half(0)

@@ -173,9 +173,10 @@ impl History {
         if constant {
             return Err(KernelFault::NotConstant { address });
         }
-        match self.ordered(writer, group, accessor) {
-            true => Ok(()),
-            false => Err(self.race(writer, group, accessor, address, "writes", "reads")),
+        if self.ordered(writer, group, accessor) {
+            Ok(())
+        } else {
+            Err(self.race(writer, group, accessor, address, "writes", "reads"))
         }
     }
 
@@ -231,9 +232,10 @@ impl History {
         how: &'static str,
         its: &'static str,
     ) -> Result<(), KernelFault> {
-        match accessor.early {
-            true => Err(KernelFault::TooEarly { address, how, its }),
-            false => Ok(()),
+        if accessor.early {
+            Err(KernelFault::TooEarly { address, how, its })
+        } else {
+            Ok(())
         }
     }
 

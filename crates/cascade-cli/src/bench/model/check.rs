@@ -64,8 +64,10 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         _ => OF_BF16,
     };
     let invariant = session.model().is_row_invariant();
-    let forwards = compared.iter().map(|of| row(of, tolerance, invariant));
-    let forwards: Vec<_> = forwards.collect();
+    let forwards: Vec<_> = compared
+        .iter()
+        .map(|of| row(of, tolerance, invariant))
+        .collect();
     let checked = Checked {
         model,
         device: args.device.clone(),
@@ -75,9 +77,10 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         forwards,
     };
     super::super::report(&checked, args.json, show)?;
-    match checked.passed {
-        true => Ok(()),
-        false => bail!("forwards of {} differ on {}", checked.model, checked.device),
+    if checked.passed {
+        Ok(())
+    } else {
+        bail!("forwards of {} differ on {}", checked.model, checked.device)
     }
 }
 

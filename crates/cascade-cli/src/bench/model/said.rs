@@ -66,7 +66,7 @@ pub(super) fn write(
         milliseconds: one.map(|cost| 1e3 * cost.median.as_secs_f64()),
     };
     let text = serde_json::to_vec(&said)?;
-    cascade_fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))
+    cascade_core::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Any tokens but the first few, which may be special.
@@ -79,8 +79,10 @@ fn tokens(seed: usize, count: usize, vocabulary: usize) -> Vec<TokenId> {
 fn last_rows(session: &mut Session, context: &[TokenId]) -> Result<Vec<Vec<f32>>> {
     let (known, fed) = context.split_at(context.len() - (ROWS - 1));
     let chain = TokenTree::chain(fed.iter().copied());
-    let logits = session.score(known, &chain, Want::LOGITS)?.logits;
-    let logits = logits.context("the model gave no logits")?;
+    let logits = session
+        .score(known, &chain, Want::LOGITS)?
+        .logits
+        .context("the model gave no logits")?;
     Ok((0..logits.rows())
         .map(|row| logits.row(row).to_vec())
         .collect())
@@ -91,8 +93,8 @@ fn answer(session: &mut Session, context: &[TokenId]) -> Result<(Vec<TokenId>, V
     for _ in 0..ANSWER {
         let logits = session
             .score(&text, &TokenTree::new(), Want::LOGITS)?
-            .logits;
-        let logits = logits.context("the model gave no logits")?;
+            .logits
+            .context("the model gave no logits")?;
         let (best, gap) = best(logits.row(0));
         text.push(best as TokenId);
         gaps.push(gap);

@@ -35,7 +35,7 @@ impl Found<'_> {
         let table = self.table()?;
         let summary = self.summary();
         let text = serde_json::to_string_pretty(&self.record())? + "\n";
-        cascade_fs::write(folder.join("drafter.json"), text.as_bytes())?;
+        cascade_core::fs::write(folder.join("drafter.json"), text.as_bytes())?;
         let mut out = terminal::stdout();
         let printed = folded(&table.to_markdown(), fold::width());
         let manifest = reproduce::manifest(started, Some(DeviceSpec::Cpu));
@@ -79,11 +79,13 @@ impl Found<'_> {
         let places = 1..=self.held_out.positions.len();
         let positions = self.held_out.positions.iter();
         let shares: Vec<Figure> = positions.map(|p| Figure::new(p.share())).collect();
-        let lengths = places.clone().map(|length| {
-            let tokens = self.held_out.tokens_per_forward(length);
-            Figure::new(tokens)
-        });
-        let lengths: Vec<Figure> = lengths.collect();
+        let lengths: Vec<Figure> = places
+            .clone()
+            .map(|length| {
+                let tokens = self.held_out.tokens_per_forward(length);
+                Figure::new(tokens)
+            })
+            .collect();
         let figures = |header: &str, all| Figures::new(header, Evidence::Replayed, all).decimals(3);
         Ok(Table::new(format!("Drafts for {}, held out", self.target))
             .labels("Token of a draft", places.map(|place| place.to_string()))?

@@ -231,8 +231,10 @@ impl Scene {
         let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
         let sum: f64 = weights.iter().sum();
         let number = |i: usize| {
-            let terms = weights.iter().zip(values);
-            let terms = terms.map(|(weight, value)| weight * f64::from(value[i]) / sum);
+            let terms = weights
+                .iter()
+                .zip(values)
+                .map(|(weight, value)| weight * f64::from(value[i]) / sum);
             let (value, size) = terms.fold((0.0, 0.0), |(value, size), term| {
                 (value + term, size + f64::abs(term))
             });
@@ -245,9 +247,10 @@ impl Scene {
     /// may have been rounded the other way, and in f16, whose numbers are so close together that
     /// the last bits of sums decide, others too.
     fn tolerance(&self, dtype: DType, value: f64, size: f64) -> f64 {
-        let rotated = match self.rotary.is_some() || dtype == DType::F16 {
-            true => 4.0,
-            false => 1.0,
+        let rotated = if self.rotary.is_some() || dtype == DType::F16 {
+            4.0
+        } else {
+            1.0
         };
         let rounding = numbers::rounding(dtype);
         // Exponentials and sums in f32.

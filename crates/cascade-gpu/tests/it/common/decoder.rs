@@ -106,28 +106,31 @@ impl Decoder {
         let mut loader = Loader::new(device, dtype, &weights);
         let mut sizes = WorkspaceSizes::new(STREAM, EPSILON, heads, vocabulary);
         let attended = heads.queries * heads.size;
-        let layers = (0..LAYERS).map(|_| {
-            let mut norm = || loader.norm("norm", STREAM).unwrap();
-            let norms = [norm(), norm()];
-            let [q, k, v] = [heads.queries, heads.kv, heads.kv].map(|count| count * heads.size);
-            let qkv = match normed {
-                true => loader.linear(STREAM, &[("q", q), ("k", k), ("v", v)]),
-                false => loader.rotated(STREAM, heads, ["q", "k", "v"]),
-            };
-            let qkv = qkv.unwrap();
-            let mut map = |inputs, name, outputs| loader.linear(inputs, &[(name, outputs)]);
-            Layer {
-                norms,
-                qkv,
-                out: map(attended, "out", STREAM).unwrap(),
-                down: map(inner, "down", STREAM).unwrap(),
-                gated: loader.gated(STREAM, "gate", "up", inner).unwrap(),
-            }
-        });
-        let layers: Vec<Layer> = layers.collect();
+        let layers: Vec<Layer> = (0..LAYERS)
+            .map(|_| {
+                let mut norm = || loader.norm("norm", STREAM).unwrap();
+                let norms = [norm(), norm()];
+                let [q, k, v] = [heads.queries, heads.kv, heads.kv].map(|count| count * heads.size);
+                let qkv = if normed {
+                    loader.linear(STREAM, &[("q", q), ("k", k), ("v", v)])
+                } else {
+                    loader.rotated(STREAM, heads, ["q", "k", "v"])
+                };
+                let qkv = qkv.unwrap();
+                let mut map = |inputs, name, outputs| loader.linear(inputs, &[(name, outputs)]);
+                Layer {
+                    norms,
+                    qkv,
+                    out: map(attended, "out", STREAM).unwrap(),
+                    down: map(inner, "down", STREAM).unwrap(),
+                    gated: loader.gated(STREAM, "gate", "up", inner).unwrap(),
+                }
+            })
+            .collect();
         let head = loader.head(STREAM, "head", vocabulary).unwrap();
-        let maps = layers.iter();
-        let maps = maps.flat_map(|layer| [&layer.qkv, &layer.out, &layer.gated, &layer.down]);
+        let maps = layers
+            .iter()
+            .flat_map(|layer| [&layer.qkv, &layer.out, &layer.gated, &layer.down]);
         maps.chain([&head]).for_each(|map| sizes.cover(map));
         let half = heads.size / 2;
         let angles: Vec<f32> = (0..SLOTS * half)

@@ -61,9 +61,10 @@ impl Store {
     fn tensor_of(&self, name: &str, shape: &[usize]) -> Result<&Tensor> {
         let wrong = |what: &str| Error::Weights(format!("{name} {what}").into());
         let tensor = self.0.get(name).ok_or_else(|| wrong("is missing"))?;
-        match tensor.shape == shape {
-            true => Ok(tensor),
-            false => Err(wrong("has another shape")),
+        if tensor.shape == shape {
+            Ok(tensor)
+        } else {
+            Err(wrong("has another shape"))
         }
     }
 

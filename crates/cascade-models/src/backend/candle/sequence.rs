@@ -48,10 +48,12 @@ impl CandleSequence {
     pub(super) fn append(&mut self, plan: &Plan<'_>, read: Read) -> Result<Scores> {
         let answer = self.run(plan, read).map_err(Error::backend)?;
         let size = self.model.info.size;
-        let hidden = answer.hidden.into_iter();
-        let hidden = hidden.fold(HiddenStates::default(), |all, (layer, rows)| {
-            all.with(layer, Matrix::new(size, rows))
-        });
+        let hidden = answer
+            .hidden
+            .into_iter()
+            .fold(HiddenStates::default(), |all, (layer, rows)| {
+                all.with(layer, Matrix::new(size, rows))
+            });
         let scores = match read {
             Read::Hidden(..) => Scores::default(),
             Read::Scores(want) => {

@@ -94,9 +94,10 @@ impl CpuForward<'_> {
         self.normed = rows
             .flat_map(|(left, right)| [left, right].concat())
             .collect();
-        self.stream = match normed_stream {
-            true => normed,
-            false => states.to_vec(),
+        self.stream = if normed_stream {
+            normed
+        } else {
+            states.to_vec()
         };
     }
 

@@ -72,9 +72,10 @@ impl<'a> PlannedRows<'a> {
                 "a tree of height {height} is higher than the {most} that a GPU scores: draft less at a time"
             ))));
         }
-        let children = match picks {
-            true => children(plan.tree()),
-            false => Vec::new(),
+        let children = if picks {
+            children(plan.tree())
+        } else {
+            Vec::new()
         };
         if let Some(&most) = children.iter().max().filter(|&&most| most > MAX_PICKS) {
             return Err(Error::backend(std::io::Error::other(format!(

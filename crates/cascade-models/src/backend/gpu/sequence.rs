@@ -198,8 +198,9 @@ impl Collected {
 
     fn piece(&mut self, runner: &Runner, piece: &Piece) -> Result<()> {
         let wanted = piece.wanted();
-        let readout = runner.readout(wanted, piece.nodes.len());
-        let readout = readout.map_err(Error::backend)?;
+        let readout = runner
+            .readout(wanted, piece.nodes.len())
+            .map_err(Error::backend)?;
         if readout.improper.is_some() {
             return Err(self.explain(runner, wanted));
         }

@@ -46,8 +46,9 @@ impl Text {
     /// That the answer is the one of a session alone, but for the rows that a warm one need not
     /// compute.
     pub(crate) fn assert_alone(&self, found: Scores) {
-        let mut alone = cold(self.session.model(), &self.source);
-        let alone = alone.score(&self.context, &self.tree, self.want).unwrap();
+        let alone = cold(self.session.model(), &self.source)
+            .score(&self.context, &self.tree, self.want)
+            .unwrap();
         assert!(found.rows_computed <= alone.rows_computed);
         assert_eq!(found.with_rows_computed(0), alone.with_rows_computed(0));
     }

@@ -46,8 +46,11 @@ pub(crate) fn on_gpus(name: &str) -> Vec<(Arc<Model>, bool)> {
 
 /// Models of both architectures on all devices, with `source` for those that have an encoder.
 pub(crate) fn everywhere(source: &[TokenId]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
-    let gpus = ["demo-t5-small", "demo-llama-small"].map(on_gpus);
-    let gpus = gpus.into_iter().flatten().map(|(model, _)| model);
+    let gpus = ["demo-t5-small", "demo-llama-small"]
+        .map(on_gpus)
+        .into_iter()
+        .flatten()
+        .map(|(model, _)| model);
     let models = [tiny::t5(), tiny::llama()].into_iter().chain(gpus);
     let with_source = |model: Arc<Model>| match model.info().architecture {
         Architecture::EncoderDecoder => (model, source.to_vec()),

@@ -35,9 +35,10 @@ impl WeightSource for RandomWeights {
     }
 
     fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let (centre, width) = match name.contains("norm") {
-            true => (1.0, 0.2),
-            false => (0.0, 0.6),
+        let (centre, width) = if name.contains("norm") {
+            (1.0, 0.2)
+        } else {
+            (0.0, 0.6)
         };
         let by_name = || {
             name.bytes()

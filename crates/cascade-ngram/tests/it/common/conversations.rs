@@ -31,8 +31,8 @@ pub(crate) fn conversations() -> Vec<Conversation> {
     match std::env::var_os("CASCADE_VICUNA") {
         Some(folder) => {
             let file = Path::new(&folder).join("vicuna_spec_bench.jsonl");
-            let text = fs::read_to_string(&file);
-            let text = text.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let text = fs::read_to_string(&file)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
             text.lines().map(parse).collect()
         }
         None => of_the_demo(),

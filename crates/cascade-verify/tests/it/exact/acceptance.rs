@@ -77,11 +77,11 @@ fn accepted_without_replacement(p: &[f64], q: &[f64], width: usize) -> f64 {
     }
     let left = residual(p, q);
     let after = |token: usize| {
-        let others = q
+        let others: Vec<f64> = q
             .iter()
             .enumerate()
-            .map(|(t, &q)| if t == token { 0.0 } else { q });
-        let others: Vec<f64> = others.collect();
+            .map(|(t, &q)| if t == token { 0.0 } else { q })
+            .collect();
         let none_left = others.iter().sum::<f64>() == 0.0;
         let width = if none_left { 0 } else { width - 1 };
         accepted_without_replacement(&left, &normalised(others), width)

@@ -94,8 +94,12 @@ impl Family {
         match self {
             Self::Softmax => softmax(vocab_size, Sampling::new(0.7).unwrap(), chance),
             Self::Truncated => {
-                let sampling = Sampling::new(1.3).unwrap();
-                let sampling = sampling.with_top_k(3).unwrap().with_top_p(0.9).unwrap();
+                let sampling = Sampling::new(1.3)
+                    .unwrap()
+                    .with_top_k(3)
+                    .unwrap()
+                    .with_top_p(0.9)
+                    .unwrap();
                 softmax(vocab_size, sampling, chance)
             }
             _ => self.weighted(vocab_size, level, chance),

@@ -42,7 +42,7 @@ pub(crate) struct PartReader {
 impl PartReader {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = path.display().to_string();
-        let handle = match cascade_fs::open(path) {
+        let handle = match cascade_core::fs::open(path) {
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 return Err(bad(&file, "it is a folder; name the files in it"))
             }
@@ -283,8 +283,12 @@ fn digest(reader: &SerializedFileReader<File>) -> Option<(RowDigest, String)> {
 
 /// An entry of the file's metadata.
 fn entry<'a>(reader: &'a SerializedFileReader<File>, key: &str) -> Option<&'a String> {
-    let entries = reader.metadata().file_metadata().key_value_metadata();
-    let mut entries = entries.into_iter().flatten();
+    let mut entries = reader
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .into_iter()
+        .flatten();
     entries.find(|entry| entry.key == key)?.value.as_ref()
 }
 

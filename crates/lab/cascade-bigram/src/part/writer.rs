@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_fs::{AtomicFile, Output};
+use cascade_core::fs::{AtomicFile, Output};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;

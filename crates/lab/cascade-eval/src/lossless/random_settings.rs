@@ -130,8 +130,12 @@ fn joint_drafters(config: &Config, k: &KMatrix) -> Vec<usize> {
     };
     let joins = |&index: &usize| {
         let row = k.rows()[index + 1..].first();
-        let drafters = row.into_iter().flatten().zip(config.drafters());
-        let mut drafters = drafters.filter(|(&entry, _)| entry > 0).peekable();
+        let mut drafters = row
+            .into_iter()
+            .flatten()
+            .zip(config.drafters())
+            .filter(|(&entry, _)| entry > 0)
+            .peekable();
         drafters.peek().is_some() && drafters.all(|(_, drafter)| mixes(drafter))
     };
     (0..config.drafters().len()).filter(joins).collect()

@@ -189,9 +189,10 @@ impl Rescored {
             expected,
             gap: race.gap(row, emitted, expected)?,
         };
-        match race.is_near(row, emitted, expected, tolerance)? {
-            true => self.near_ties.push(difference),
-            false => self.violations.push(difference),
+        if race.is_near(row, emitted, expected, tolerance)? {
+            self.near_ties.push(difference)
+        } else {
+            self.violations.push(difference)
         }
         Ok(())
     }

@@ -102,8 +102,8 @@ impl TableDrafter {
         draft: &ScoredTree,
         node: Option<NodeId>,
     ) -> Vec<TokenId> {
-        let path = std::iter::successors(node, |&node| draft.tree().parent(node));
-        let path = path.map(|node| draft.tree().token(node));
+        let path = std::iter::successors(node, |&node| draft.tree().parent(node))
+            .map(|node| draft.tree().token(node));
         let text = self.source.iter().chain(context).rev().copied();
         let mut newest: Vec<TokenId> = path.chain(text).take(self.table.order()).collect();
         newest.reverse();
@@ -134,9 +134,10 @@ impl Counted {
         let kinds = self.kinds as f64;
         let left_out = self.total.saturating_sub(self.seen) as f64;
         let weight = kinds + self.total.max(self.seen) as f64;
-        match weight > 0.0 {
-            true => (count as f64 + (kinds + left_out) * shorter) / weight,
-            false => shorter,
+        if weight > 0.0 {
+            (count as f64 + (kinds + left_out) * shorter) / weight
+        } else {
+            shorter
         }
     }
 }
@@ -194,9 +195,10 @@ impl Drafter for TableDrafter {
         let mut expand = Some((None, 1.0));
         loop {
             if let Some((node, path)) = expand {
-                let children = match budget.nodes <= budget.depth {
-                    true => 1,
-                    false => MOST_CHILDREN.min(budget.nodes - draft.tree().len()),
+                let children = if budget.nodes <= budget.depth {
+                    1
+                } else {
+                    MOST_CHILDREN.min(budget.nodes - draft.tree().len())
                 };
                 let newest = self.newest(context, &draft, node);
                 heap.extend(self.best(&newest, children).into_iter().map(

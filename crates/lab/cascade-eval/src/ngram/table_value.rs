@@ -101,15 +101,18 @@ pub struct Drafted {
 
 impl Serialize for Drafted {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let named = budgets().into_iter().zip(&self.budgets);
-        let named = named.map(|((name, _), (all, categories))| {
-            let of_categories = categories.iter();
-            let mut object = forwards(all);
-            object["categories"] = of_categories
-                .map(|(name, of)| (name.clone(), forwards(of)))
-                .collect();
-            (name, object)
-        });
+        let named =
+            budgets()
+                .into_iter()
+                .zip(&self.budgets)
+                .map(|((name, _), (all, categories))| {
+                    let of_categories = categories.iter();
+                    let mut object = forwards(all);
+                    object["categories"] = of_categories
+                        .map(|(name, of)| (name.clone(), forwards(of)))
+                        .collect();
+                    (name, object)
+                });
         let budgets: serde_json::Value = named.collect();
         serde_json::json!({ "drafter": self.drafter, "budgets": budgets }).serialize(serializer)
     }

@@ -43,9 +43,10 @@ impl Bounds {
 impl std::fmt::Display for Bounds {
     /// With four digits: `0.6132`, or `0.6100 to 0.6150` where that does not say it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.is_known(4) {
-            true => write!(f, "{:.4}", self.low),
-            false => write!(f, "{:.4} to {:.4}", self.low, self.high),
+        if self.is_known(4) {
+            write!(f, "{:.4}", self.low)
+        } else {
+            write!(f, "{:.4} to {:.4}", self.low, self.high)
         }
     }
 }
@@ -79,9 +80,10 @@ impl<'r> RecordedRow<'r> {
     /// A row of a record whose lists hold at most `most` tokens: a shorter one holds all.
     pub fn new(top: &'r [(TokenId, f32)], most: usize) -> Self {
         let sum: f64 = top.iter().map(|&(_, p)| f64::from(p)).sum();
-        let rest = match top.len() < most {
-            true => 0.0,
-            false => (1.0 - sum).max(0.0),
+        let rest = if top.len() < most {
+            0.0
+        } else {
+            (1.0 - sum).max(0.0)
         };
         Self { top, rest }
     }
@@ -274,15 +276,21 @@ impl FirstPicks {
         let (mut begun, mut position) = (Vec::new(), 0);
         let options = options.clone().with_drafts_reported(true);
         let generation = replay_with(cascade, record, &options, |report| {
-            let roots = report.draft.iter().filter(|node| node.parent.is_none());
-            let roots: Vec<_> = roots
+            let roots: Vec<_> = report
+                .draft
+                .iter()
+                .filter(|node| node.parent.is_none())
                 .map(|node| (node.token, node.proposer, node.accepted))
                 .collect();
             begun.push((position, roots));
             position += report.tokens.len();
         })?;
-        let rows = record.top.iter().flatten();
-        let rows: Vec<_> = rows.map(|top| RecordedRow::new(top, most)).collect();
+        let rows: Vec<_> = record
+            .top
+            .iter()
+            .flatten()
+            .map(|top| RecordedRow::new(top, most))
+            .collect();
         let statistical = |level: usize| generation.models[level].role == Role::Statistical;
         for (position, roots) in begun {
             let of_statistical = roots.iter().all(|(_, level, _)| statistical(level.0));

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use cascade_fs::Output;
+use cascade_core::fs::Output;
 
 use super::writer::{check_name, line};
 use super::{Error, Header, Reader, Record, Result};
@@ -119,13 +119,14 @@ impl Trace {
     pub fn collect(mut reader: Reader) -> Result<Self> {
         let records = reader.by_ref().collect::<Result<Vec<_>>>()?;
         let (label, header) = (reader.label().to_owned(), reader.header().clone());
-        match records.is_empty() {
-            true => Err(Error::NoRecords { label }),
-            false => Ok(Self {
+        if records.is_empty() {
+            Err(Error::NoRecords { label })
+        } else {
+            Ok(Self {
                 label,
                 header,
                 records,
-            }),
+            })
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use cascade_fs::{read_line, Compressed, Inflated, MIB, UTF8_MARK};
+use cascade_core::fs::{read_line, Compressed, Inflated, MIB, UTF8_MARK};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Reader {
     /// # Errors
     /// [`Error::Io`], also for what is no file, and while records are read for a line of more than
     /// [`LONGEST_RECORD`] and for a file that decompresses to more than
-    /// [`MAX_INFLATION`](cascade_fs::MAX_INFLATION) times its size; [`Error::NotATrace`] and
+    /// [`MAX_INFLATION`](cascade_core::fs::MAX_INFLATION) times its size; [`Error::NotATrace`] and
     /// [`Error::Version`] for the header.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -39,12 +39,13 @@ impl Reader {
             path: path.to_owned(),
             source,
         };
-        let mut file = BufReader::new(cascade_fs::open(path).map_err(failed)?);
+        let mut file = BufReader::new(cascade_core::fs::open(path).map_err(failed)?);
         let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let label = path.display().to_string();
-        match compressed {
-            true => Self::new(label, BufReader::new(inflated(file))),
-            false => Self::new(label, file),
+        if compressed {
+            Self::new(label, BufReader::new(inflated(file)))
+        } else {
+            Self::new(label, file)
         }
     }
 
@@ -181,8 +182,7 @@ pub(super) struct Lines {
 impl Lines {
     fn next(&mut self, limit: u64) -> Result<Option<Line>> {
         let mut text = Vec::new();
-        let read = read_line(&mut self.input, limit, &mut text);
-        let read = read.map_err(|source| Error::Io {
+        let read = read_line(&mut self.input, limit, &mut text).map_err(|source| Error::Io {
             path: PathBuf::from(format!("{}:{}", self.label, self.number + 1)),
             source,
         })?;

@@ -269,25 +269,29 @@ impl Scorer for TraceScorer {
             return Err(past_end().into());
         }
         let followed = followed(tree, ahead);
-        let tokens = followed.iter().map(|tokens| {
-            let next = tokens.map(|tokens| ahead.get(tokens).copied());
-            match next {
-                Some(Some(token)) => Ok(token),
-                Some(None) if !record.finish.ends_text() => Err(past_end().into()),
-                _ => Ok(NO_TOKEN),
-            }
-        });
-        let tokens = tokens.collect::<Result<Vec<_>>>()?;
+        let tokens = followed
+            .iter()
+            .map(|tokens| {
+                let next = tokens.map(|tokens| ahead.get(tokens).copied());
+                match next {
+                    Some(Some(token)) => Ok(token),
+                    Some(None) if !record.finish.ends_text() => Err(past_end().into()),
+                    _ => Ok(NO_TOKEN),
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
         let scores = Scores::default().with_rows_computed(tree.len() + 1);
         if want.rows != RowDetail::Logits {
             return Ok(scores.with_argmax(tokens));
         }
         let begun = record.output.len() - ahead.len();
-        let most_probable = followed.iter().map(|tokens| {
-            let row = record.top.as_ref()?.get(begun + (*tokens)?)?;
-            row.first().map(|&(token, _)| token)
-        });
-        let most_probable = most_probable.map(|token| token.unwrap_or(NO_TOKEN));
+        let most_probable = followed
+            .iter()
+            .map(|tokens| {
+                let row = record.top.as_ref()?.get(begun + (*tokens)?)?;
+                row.first().map(|&(token, _)| token)
+            })
+            .map(|token| token.unwrap_or(NO_TOKEN));
         Ok(scores
             .with_argmax(most_probable.collect())
             .with_logits(self.certain(&tokens)))

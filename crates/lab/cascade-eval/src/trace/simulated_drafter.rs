@@ -92,12 +92,12 @@ impl<S: Scorer> SimulatedDrafter<S> {
     fn gathered(&self, tree: &TokenTree, argmax: &[TokenId]) -> GatheredProbs {
         let best = self.acceptance as f32;
         let others = (1.0 - best) / (self.info().vocab_size.max(2) - 1) as f32;
-        let of_node = |(node, token): (NodeId, TokenId)| match argmax
-            [TokenTree::row(tree.parent(node))]
-            == token
-        {
-            true => best,
-            false => others,
+        let of_node = |(node, token): (NodeId, TokenId)| {
+            if argmax[TokenTree::row(tree.parent(node))] == token {
+                best
+            } else {
+                others
+            }
         };
         GatheredProbs {
             argmax: vec![best; argmax.len()],

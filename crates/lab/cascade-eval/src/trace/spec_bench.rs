@@ -73,22 +73,26 @@ impl Answers {
     /// no answers.
     pub fn parse(label: &str, file: &str) -> Result<Vec<Self>> {
         let file = file.strip_prefix('\u{feff}').unwrap_or(file);
-        let lines = file.lines().enumerate();
-        let lines = lines.filter(|(_, text)| !text.trim().is_empty());
-        let answers = lines.map(|(index, text)| {
-            let line = index + 1;
-            Self::of_line(line, text).map_err(|problem| Error::Line {
-                label: label.to_owned(),
-                line,
-                problem,
+        let lines = file
+            .lines()
+            .enumerate()
+            .filter(|(_, text)| !text.trim().is_empty());
+        let answers = lines
+            .map(|(index, text)| {
+                let line = index + 1;
+                Self::of_line(line, text).map_err(|problem| Error::Line {
+                    label: label.to_owned(),
+                    line,
+                    problem,
+                })
             })
-        });
-        let answers = answers.collect::<Result<Vec<_>>>()?;
-        match answers.is_empty() {
-            true => Err(Error::NoRecords {
+            .collect::<Result<Vec<_>>>()?;
+        if answers.is_empty() {
+            Err(Error::NoRecords {
                 label: label.to_owned(),
-            }),
-            false => Ok(answers),
+            })
+        } else {
+            Ok(answers)
         }
     }
 
@@ -104,8 +108,11 @@ impl Answers {
                 ))
             }
         };
-        let choice = line.choices.into_iter().next();
-        let choice = choice.ok_or("\"choices\" is empty; the answer must be its first element")?;
+        let choice = line
+            .choices
+            .into_iter()
+            .next()
+            .ok_or("\"choices\" is empty; the answer must be its first element")?;
         let (turns, counts) = (choice.turns.len(), choice.new_tokens.len());
         if counts != 0 && counts != turns {
             return Err(format!("{turns} turns, but {counts} counts of new tokens"));
@@ -133,8 +140,11 @@ impl Import<'_> {
         question: &Sample,
         answers: &Answers,
     ) -> Result<Vec<Record>> {
-        let texts = answers.turns.iter().map(|turn| whole(turn).0.to_owned());
-        let texts: Vec<String> = texts.collect();
+        let texts: Vec<String> = answers
+            .turns
+            .iter()
+            .map(|turn| whole(turn).0.to_owned())
+            .collect();
         (0..texts.len())
             .map(|turn| {
                 let at_turn = |problem| Error::Answer {
@@ -217,8 +227,9 @@ impl Import<'_> {
         let prompt = self.tokens(text)?;
         let said = self.tokens(&format!("{text} {answer}{END}"))?;
         let output = said.strip_prefix(prompt.as_slice());
-        let output = output.and_then(|output| output.strip_suffix(&[self.eos]));
-        let output = output.map(<[TokenId]>::to_vec);
+        let output = output
+            .and_then(|output| output.strip_suffix(&[self.eos]))
+            .map(<[TokenId]>::to_vec);
         Ok(output.map(|output| (prompt, output)))
     }
 
@@ -226,9 +237,10 @@ impl Import<'_> {
     fn finish(&self, answers: &Answers, turn: usize) -> Finish {
         let ended = whole(&answers.turns[turn]).1;
         let count = answers.new_tokens.get(turn);
-        match !ended && count.is_some_and(|&count| count >= self.max_new_tokens) {
-            true => Finish::Length,
-            false => Finish::Eos,
+        if !ended && count.is_some_and(|&count| count >= self.max_new_tokens) {
+            Finish::Length
+        } else {
+            Finish::Eos
         }
     }
 
@@ -262,9 +274,10 @@ mod tests {
 
     impl TextCodec for Characters {
         fn encode(&self, text: &str) -> cascade_core::Result<Vec<TokenId>> {
-            let text = match self.melts {
-                true => text.replace(": ", "÷"),
-                false => text.to_owned(),
+            let text = if self.melts {
+                text.replace(": ", "÷")
+            } else {
+                text.to_owned()
             };
             let characters = text.replace("</s>", "\u{2}");
             Ok(std::iter::once(1)

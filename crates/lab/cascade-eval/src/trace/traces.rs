@@ -20,8 +20,7 @@ impl Traces {
     /// # Errors
     /// As [`Trace::open`]; no file, or files of different tokenizers.
     pub fn open(files: &[impl AsRef<Path>], limit: usize) -> Result<Self> {
-        let traces = files.iter().map(Trace::open);
-        let traces: Vec<Trace> = traces.collect::<Result<_>>()?;
+        let traces: Vec<Trace> = files.iter().map(Trace::open).collect::<Result<_>>()?;
         let tokenizer = |trace: &Trace| trace.header.tokenizer();
         let Some(first) = traces.first() else {
             return Err(Error::NoRecords {

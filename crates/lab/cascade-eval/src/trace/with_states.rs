@@ -98,9 +98,10 @@ impl WithStates {
             let same = ahead.iter().zip(&scores.argmax).filter(|(a, b)| a == b);
             said += same.count();
             // The row after the context is the last one of the forward before.
-            states = match first {
-                true => scores.hidden,
-                false => states.followed_by(&without_first_row(&scores.hidden)),
+            states = if first {
+                scores.hidden
+            } else {
+                states.followed_by(&without_first_row(&scores.hidden))
             };
             at += ahead.len();
         }
@@ -125,8 +126,10 @@ impl WithStates {
 }
 
 fn without_first_row(states: &HiddenStates) -> HiddenStates {
-    let layers = states.layers().iter();
-    let layers = layers.filter_map(|layer| Some((layer, states.of(layer)?)));
+    let layers = states
+        .layers()
+        .iter()
+        .filter_map(|layer| Some((layer, states.of(layer)?)));
     layers.fold(HiddenStates::default(), |all, (layer, states)| {
         let rest = states.as_slice()[states.columns()..].to_vec();
         all.with(layer, Matrix::new(states.columns(), rest))
@@ -149,8 +152,9 @@ impl Read {
             });
             Matrix::new(states.columns(), rows.copied().collect())
         };
-        let layers = layers.iter();
-        let layers = layers.filter_map(|layer| Some((layer, of(self.states.of(layer)?))));
+        let layers = layers
+            .iter()
+            .filter_map(|layer| Some((layer, of(self.states.of(layer)?))));
         layers.fold(HiddenStates::default(), |all, (layer, states)| {
             all.with(layer, states)
         })
@@ -174,8 +178,9 @@ impl Scorer for WithStates {
         }
         let read = self.states(context, want.hidden)?;
         let before = want.hidden_after.unwrap_or(context.len())..context.len();
-        let answer = followed(tree, &read.text[context.len()..]).into_iter();
-        let answer = answer.map(|tokens| tokens.map(|tokens| context.len() + tokens));
+        let answer = followed(tree, &read.text[context.len()..])
+            .into_iter()
+            .map(|tokens| tokens.map(|tokens| context.len() + tokens));
         let rows: Vec<_> = before.map(Some).chain(answer).collect();
         let hidden = read.rows(want.hidden, &rows);
         Ok(scores.with_hidden(hidden))
@@ -219,7 +224,7 @@ pub fn recorded_target(
     let recorded = TraceScorer::new(Arc::clone(trace))?;
     let states = WithStates::new(recorded, Box::new(model.session()), &model.name);
     let header = &trace.header;
-    let target = Target::new(states, &trace.label, header.tokenizer());
-    let target = target.with_eos(header.eos.iter().copied());
+    let target =
+        Target::new(states, &trace.label, header.tokenizer()).with_eos(header.eos.iter().copied());
     Ok(target.with_model(Arc::clone(&model.model)))
 }

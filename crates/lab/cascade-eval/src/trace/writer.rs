@@ -26,11 +26,14 @@ impl Writer {
     pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self> {
         let path = path.into();
         check_name(&path)?;
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        let file = file.map_err(|source| match source.kind() {
-            std::io::ErrorKind::AlreadyExists => Error::Exists { path: path.clone() },
-            _ => io(&path, source),
-        })?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::AlreadyExists => Error::Exists { path: path.clone() },
+                _ => io(&path, source),
+            })?;
         let mut writer = Self::locked(path, file)?;
         writer.write_line(header)?;
         Ok(writer)
@@ -46,7 +49,7 @@ impl Writer {
     pub fn resume(path: impl Into<PathBuf>, header: &Header) -> Result<(Self, Vec<Record>)> {
         let path = path.into();
         check_name(&path)?;
-        cascade_fs::check_file(&path).map_err(|source| io(&path, source))?;
+        cascade_core::fs::check_file(&path).map_err(|source| io(&path, source))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(&path).map_err(|source| io(&path, source))?;
@@ -82,7 +85,7 @@ impl Writer {
         let old = File::open(&path).ok();
         // Held until the new file stands there.
         let _locked = old.map(|old| Self::locked(path.clone(), old)).transpose()?;
-        let begun = line(header).and_then(|line| cascade_fs::write(&path, &line));
+        let begun = line(header).and_then(|line| cascade_core::fs::write(&path, &line));
         begun.map_err(|source| io(&path, source))?;
         Ok(Self::resume(path, header)?.0)
     }
@@ -128,17 +131,18 @@ impl Writer {
 }
 
 pub(super) fn line(content: &impl Serialize) -> std::io::Result<Vec<u8>> {
-    let mut line = cascade_fs::one_line(serde_json::to_string(content)?);
+    let mut line = cascade_core::fs::one_line(serde_json::to_string(content)?);
     line.push('\n');
     Ok(line.into_bytes())
 }
 
 pub(super) fn check_name(path: &Path) -> Result<()> {
-    match path.extension().is_some_and(|extension| extension == "gz") {
-        true => Err(Error::Compressed {
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        Err(Error::Compressed {
             path: path.to_owned(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -162,8 +166,10 @@ fn check_equal(path: &Path, found: &Header, expected: &Header) -> Result<()> {
         fields.get(key).map_or("none".to_owned(), Value::to_string)
     };
     let mut keys = expected.keys().chain(found.keys());
-    let field = keys.find(|key| found.get(*key) != expected.get(*key));
-    let field = field.cloned().unwrap_or_default();
+    let field = keys
+        .find(|key| found.get(*key) != expected.get(*key))
+        .cloned()
+        .unwrap_or_default();
     Err(Error::OtherHeader {
         path: path.to_owned(),
         found: value(&found, &field),

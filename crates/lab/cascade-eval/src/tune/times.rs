@@ -40,8 +40,10 @@ impl Times {
     /// What a forward costs if its rows cost nothing, of the target and each drafter: the costs of
     /// the standardized walltime improvement, which counts forwards.
     pub fn of_one_row(&self) -> Vec<f64> {
-        let drafters = self.drafters.iter();
-        let drafters = drafters.map(|times| times.as_ref().map_or(0.0, |times| times.seconds(1)));
+        let drafters = self
+            .drafters
+            .iter()
+            .map(|times| times.as_ref().map_or(0.0, |times| times.seconds(1)));
         std::iter::once(self.target.seconds(1))
             .chain(drafters)
             .collect()

@@ -57,8 +57,9 @@ impl Tuner {
                 problem: "the trace has no output tokens to tune on".to_owned(),
             }));
         }
-        let drafters = pool.drafters(&config, &trace.header.tokenizer());
-        let drafters = drafters.map_err(Error::from)?;
+        let drafters = pool
+            .drafters(&config, &trace.header.tokenizer())
+            .map_err(Error::from)?;
         check_architecture(&config, &drafters, &trace)?;
         Ok(Self {
             times: times(&config, &trace, &drafters, &pool)?,
@@ -92,8 +93,12 @@ impl Tuner {
         let checks = HeldOut::new(self, &training, &held_out);
         let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
             let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
-            let names = self.config.drafters().iter();
-            let names: Vec<&str> = names.map(cascade_config::Drafter::name).collect();
+            let names: Vec<&str> = self
+                .config
+                .drafters()
+                .iter()
+                .map(cascade_config::Drafter::name)
+                .collect();
             let unused = candidate.unused().into_iter();
             Ok(Found {
                 unused: unused.map(|drafter| names[drafter].to_owned()).collect(),
@@ -130,8 +135,11 @@ impl Tuner {
         mut on_record: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Option<Recordings>> {
         let rows = self.trace.header.vocab_size;
-        let models = self.drafters.iter().map(|model| Recorded::new(model, rows));
-        let mut models: Vec<_> = models.collect();
+        let mut models: Vec<_> = self
+            .drafters
+            .iter()
+            .map(|model| Recorded::new(model, rows))
+            .collect();
         let mut recordings = Vec::with_capacity(records.len());
         for record in records {
             let prompt = record.prompt();

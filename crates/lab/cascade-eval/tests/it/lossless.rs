@@ -29,8 +29,8 @@ fn p_values(
         &[],
         LENGTH,
         samples,
-    );
-    let cells = cells.unwrap();
+    )
+    .unwrap();
     assert!(cells.len() > 1);
     let builder = Cascade::builder();
     let mut cascade = builder

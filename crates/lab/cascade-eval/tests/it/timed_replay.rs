@@ -111,8 +111,7 @@ fn models_that_cannot_compute_it_are_refused() {
     let fewer = ToyScorer::target("live", greatest + 1, 1);
     let timed = TimedReplayScorer::new(fewer, recorded(), LookupLog::default()).unwrap();
     assert_eq!(timed.info().vocab_size, greatest + 1);
-    let encoder = ToyScorer::target("live", 16, 1);
-    let encoder = encoder.with_architecture(Architecture::EncoderDecoder);
+    let encoder = ToyScorer::target("live", 16, 1).with_architecture(Architecture::EncoderDecoder);
     refused(encoder, "encoder-decoder");
 }
 

@@ -73,8 +73,9 @@ fn gains(
     let report = replay(trace, drafter, &[costs], texts);
     let speed = |way: usize, column: usize| report.ways[way].outcomes[column].speedup();
     let of = |column: usize| {
-        let best = (1..=LENGTHS.len()).map(|way| speed(way, column));
-        let best = best.fold(0.0, f64::max);
+        let best = (1..=LENGTHS.len())
+            .map(|way| speed(way, column))
+            .fold(0.0, f64::max);
         (speed(0, column) / speed(1, column), speed(0, column) / best)
     };
     (0..texts.len()).map(of).collect()

@@ -58,8 +58,10 @@ fn record(architecture: Architecture, max_new_tokens: usize) -> Arc<Trace> {
 /// The trace in the format of a file.
 fn lines(trace: &Trace) -> Vec<String> {
     let header = serde_json::to_string(&trace.header).unwrap();
-    let records = trace.records.iter();
-    let records = records.map(|record| serde_json::to_string(record).unwrap());
+    let records = trace
+        .records
+        .iter()
+        .map(|record| serde_json::to_string(record).unwrap());
     std::iter::once(header).chain(records).collect()
 }
 

@@ -83,7 +83,9 @@ fn another_model_is_refused_by_what_it_says() {
     let context = &trace.records[0].context;
     // Nobody wants states.
     other.score(context, &tree, Want::ARGMAX).unwrap();
-    let error = other.score(context, &tree, Want::ARGMAX.with_last_hidden());
-    let error = error.unwrap_err().to_string();
+    let error = other
+        .score(context, &tree, Want::ARGMAX.with_last_hidden())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("of the 600 tokens of record 0"), "{error}");
 }

@@ -43,9 +43,10 @@ impl Names {
         };
         let words = shown.iter().flat_map(|name| name.split_whitespace());
         let longest = words.map(|word| font::width(word, TEXT, font::REGULAR));
-        match longest.fold(0.0, f64::max) <= room {
-            true => Self::Level(lines(room)),
-            false => Self::Slanted(lines(SLANTED)),
+        if longest.fold(0.0, f64::max) <= room {
+            Self::Level(lines(room))
+        } else {
+            Self::Slanted(lines(SLANTED))
         }
     }
 }

@@ -51,14 +51,18 @@ pub(super) fn marks(area: &Area, axis: &Axis, y: &Scale, lines: &[Line]) -> Mark
 }
 
 fn path(area: &Area, x: &Scale, y: &Scale, line: &Line) -> String {
-    let points = line.points.iter().map(|(position, figure)| {
-        let (x, y) = (area.x(x.place(*position)), area.y(y.place(figure.value)));
-        format!("{} {}", short(x), short(y))
-    });
-    let points: Vec<String> = points.collect();
-    match points.is_empty() {
-        true => String::new(),
-        false => format!("M{}", points.join("L")),
+    let points: Vec<String> = line
+        .points
+        .iter()
+        .map(|(position, figure)| {
+            let (x, y) = (area.x(x.place(*position)), area.y(y.place(figure.value)));
+            format!("{} {}", short(x), short(y))
+        })
+        .collect();
+    if points.is_empty() {
+        String::new()
+    } else {
+        format!("M{}", points.join("L"))
     }
 }
 

@@ -125,8 +125,12 @@ impl Content {
     fn pattern(&mut self, path: &Path, pattern: &Pattern) -> Drawn<()> {
         let (cell, at) = (pattern.rect(), pattern.transform());
         let to_cells = at.invert().ok_or("a pattern without area")?;
-        let covered = path.data().clone().transform(to_cells);
-        let covered = covered.ok_or("a pattern without area")?.bounds();
+        let covered = path
+            .data()
+            .clone()
+            .transform(to_cells)
+            .ok_or("a pattern without area")?
+            .bounds();
         let numbers = |from: f32, to: f32, start: f32, step: f32| {
             let (first, last) = (
                 ((from - start) / step).floor(),
@@ -171,8 +175,12 @@ impl Content {
             "{} w {cap} J {join} j",
             short(stroke.width().get())
         ));
-        let dashes = stroke.dasharray().unwrap_or_default();
-        let dashes: Vec<String> = dashes.iter().map(|dash| short(*dash)).collect();
+        let dashes: Vec<String> = stroke
+            .dasharray()
+            .unwrap_or_default()
+            .iter()
+            .map(|dash| short(*dash))
+            .collect();
         self.put(format_args!(
             "[{}] {} d",
             dashes.join(" "),

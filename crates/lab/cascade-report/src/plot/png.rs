@@ -19,8 +19,9 @@ impl Plot {
         let scale = scale.clamp(0.25, 8.0);
         let tree = Tree::from_str(&self.to_svg(), &options()).map_err(|e| self.undrawn(e))?;
         let size = tree.size().to_int_size().scale_by(scale);
-        let pixmap = size.and_then(|size| Pixmap::new(size.width(), size.height()));
-        let mut pixmap = pixmap.ok_or_else(|| self.undrawn("it has no size"))?;
+        let mut pixmap = size
+            .and_then(|size| Pixmap::new(size.width(), size.height()))
+            .ok_or_else(|| self.undrawn("it has no size"))?;
         resvg::render(
             &tree,
             Transform::from_scale(scale, scale),

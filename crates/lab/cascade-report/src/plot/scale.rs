@@ -94,9 +94,10 @@ impl Scale {
 
     /// The place of a number: 0 at the beginning of the scale and 1 at its end.
     pub(super) fn place(&self, value: f64) -> f64 {
-        match self.log {
-            true => (value / self.min).ln() / (self.max / self.min).ln(),
-            false => (value - self.min) / (self.max - self.min),
+        if self.log {
+            (value / self.min).ln() / (self.max / self.min).ln()
+        } else {
+            (value - self.min) / (self.max - self.min)
         }
     }
 }
@@ -132,18 +133,20 @@ fn step(span: f64) -> f64 {
 }
 
 fn label(value: f64, decimals: usize) -> String {
-    let text = match value.abs() >= 1e7 {
-        true => format!("{value:e}"),
-        false => crate::figure::fixed(value, decimals),
+    let text = if value.abs() >= 1e7 {
+        format!("{value:e}")
+    } else {
+        crate::figure::fixed(value, decimals)
     };
     text.replace('-', "−")
 }
 
 fn log_label(value: f64) -> String {
     let decimals = (-value.log10().floor()).clamp(0.0, 12.0) as usize;
-    match value < 1e-4 {
-        true => format!("{value:e}").replace('-', "−"),
-        false => label(value, decimals),
+    if value < 1e-4 {
+        format!("{value:e}").replace('-', "−")
+    } else {
+        label(value, decimals)
     }
 }
 

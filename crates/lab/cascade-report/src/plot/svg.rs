@@ -163,8 +163,10 @@ impl Plot {
         let Chart::Bars { bars, .. } = &self.chart else {
             return PreEscaped(String::new());
         };
-        let patterns = bars.iter().enumerate();
-        let patterns = patterns.filter_map(|(i, bars)| pattern(prefix, i, bars.evidence));
+        let patterns = bars
+            .iter()
+            .enumerate()
+            .filter_map(|(i, bars)| pattern(prefix, i, bars.evidence));
         html! { defs { @for pattern in patterns { (pattern) } } }
     }
 

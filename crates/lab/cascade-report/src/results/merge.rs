@@ -105,9 +105,12 @@ fn ranges(gaps: &[(u64, u64)]) -> String {
     let mut parts: Vec<String> = gaps
         .iter()
         .take(SHOWN)
-        .map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first} to {last}"),
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first} to {last}")
+            }
         })
         .collect();
     if gaps.len() > SHOWN {

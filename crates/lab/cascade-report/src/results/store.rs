@@ -169,7 +169,7 @@ impl<R: Record> Shard<R> {
             Error::new(ErrorKind::NoResults, message)
         })?;
         let path = folder.join(RECORDS);
-        let bytes = match cascade_fs::read(&path, LARGEST_RESULTS) {
+        let bytes = match cascade_core::fs::read(&path, LARGEST_RESULTS) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(Error::io("read", &path))?,
         };
@@ -263,7 +263,7 @@ pub(super) fn same_experiment(
 
 fn read_experiment(folder: &Path) -> Result<Option<Experiment>> {
     let path = folder.join(EXPERIMENT);
-    let bytes = match cascade_fs::read(&path, LARGEST_EXPERIMENT) {
+    let bytes = match cascade_core::fs::read(&path, LARGEST_EXPERIMENT) {
         Ok(bytes) => bytes,
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::io("read", &path)(source)),
@@ -281,7 +281,7 @@ fn write_experiment(folder: &Path, experiment: &Experiment) -> Result<()> {
 }
 
 fn open_locked(path: &Path) -> Result<File> {
-    cascade_fs::check_file(path).map_err(Error::io("open", path))?;
+    cascade_core::fs::check_file(path).map_err(Error::io("open", path))?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let file = options.open(path).map_err(Error::io("open", path))?;
@@ -346,5 +346,5 @@ fn parse_all<R: Record>(
 fn line(record: &impl Record) -> Result<Vec<u8>> {
     let what = format_args!("the record `{}`", record.id());
     let json = serde_json::to_string(record).map_err(Error::json(what))?;
-    Ok((cascade_fs::one_line(json) + "\n").into_bytes())
+    Ok((cascade_core::fs::one_line(json) + "\n").into_bytes())
 }

@@ -54,11 +54,11 @@ fn figure_keys(column: &Figures) -> Vec<String> {
 }
 
 fn key(text: &str) -> String {
-    let words = text
+    let text = text
         .replace('%', " percent ")
         .replace('/', " per ")
         .to_lowercase();
-    let words: Vec<&str> = words
+    let words: Vec<&str> = text
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();

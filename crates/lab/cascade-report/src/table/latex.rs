@@ -45,8 +45,9 @@ fn alignment(column: &Column) -> char {
 fn cells(column: &Column) -> Vec<String> {
     match column {
         Column::Labels { header, cells } => {
-            let texts = [header.as_str(), ""].into_iter();
-            let texts = texts.chain(cells.iter().map(String::as_str));
+            let texts = [header.as_str(), ""]
+                .into_iter()
+                .chain(cells.iter().map(String::as_str));
             texts.map(protected).collect()
         }
         Column::Figures(column) => figure_cells(column),
@@ -67,9 +68,10 @@ fn figure_cells(column: &Figures) -> Vec<String> {
 /// argument of the `\\` before it.
 fn protected(text: &str) -> String {
     let text = escaped(text);
-    match text.starts_with(['[', '*']) {
-        true => format!("{{}}{text}"),
-        false => text,
+    if text.starts_with(['[', '*']) {
+        format!("{{}}{text}")
+    } else {
+        text
     }
 }
 

@@ -27,10 +27,10 @@ impl Table {
 
     fn markdown_notes(&self) -> String {
         let kinds = self.evidence();
-        let legend = kinds
+        let legend: Vec<String> = kinds
             .iter()
-            .map(|kind| format!("*{kind}*: {}", kind.meaning()));
-        let legend: Vec<String> = legend.collect();
+            .map(|kind| format!("*{kind}*: {}", kind.meaning()))
+            .collect();
         let mut notes: Vec<String> = self.all_notes().iter().map(|note| escaped(note)).collect();
         if !legend.is_empty() {
             notes.push(format!("{}.", legend.join("; ")));
@@ -74,16 +74,18 @@ fn width(cells: &[String]) -> usize {
 }
 
 fn padded(cell: &str, width: usize, right: bool) -> String {
-    match right {
-        true => format!("{cell:>width$}"),
-        false => format!("{cell:<width$}"),
+    if right {
+        format!("{cell:>width$}")
+    } else {
+        format!("{cell:<width$}")
     }
 }
 
 fn rule(width: usize, right: bool) -> String {
-    match right {
-        true => format!("{}:", "-".repeat(width - 1)),
-        false => "-".repeat(width),
+    if right {
+        format!("{}:", "-".repeat(width - 1))
+    } else {
+        "-".repeat(width)
     }
 }
 

@@ -315,8 +315,15 @@ fn a_report_is_a_folder() {
 fn check_pdf(pdf: &[u8]) {
     let text = std::str::from_utf8(pdf).unwrap();
     assert!(text.starts_with("%PDF-1.4\n") && text.ends_with("%%EOF\n"));
-    let start = text.rsplit("startxref\n").next().unwrap();
-    let start: usize = start.lines().next().unwrap().parse().unwrap();
+    let start: usize = text
+        .rsplit("startxref\n")
+        .next()
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     let mut table = text[start..].lines();
     assert_eq!(table.next(), Some("xref"));
     let count: usize = table.next().unwrap()[2..].parse().unwrap();

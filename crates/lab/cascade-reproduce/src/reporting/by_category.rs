@@ -107,11 +107,15 @@ fn capital(text: &str) -> String {
 
 /// Rows whose drafters the models do not have.
 fn left_out(data: &Data) -> Option<String> {
-    let lacking = data.definition.rows.iter().filter_map(|row| {
-        let lacks = data.plan.lacks(&row.drafters)?;
-        Some(format!("{} ({})", row.algorithm, lacks.name()))
-    });
-    let lacking: Vec<String> = lacking.collect();
+    let lacking: Vec<String> = data
+        .definition
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let lacks = data.plan.lacks(&row.drafters)?;
+            Some(format!("{} ({})", row.algorithm, lacks.name()))
+        })
+        .collect();
     (!lacking.is_empty()).then(|| {
         format!(
             "Left out, since these models have not the drafter in brackets: {}.",

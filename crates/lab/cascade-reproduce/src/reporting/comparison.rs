@@ -70,8 +70,9 @@ fn add(
     made.best = made.best.or_else(|| scored.best_cascade());
     // Which experiment it is, and of which models, is in the note and the caption.
     let title = format!("{}, {dataset}", metric.title());
-    let table = scored.table(&title, &lines, metric)?;
-    let mut table = table.note(format!("{}.", notes::title(data)));
+    let mut table = scored
+        .table(&title, &lines, metric)?
+        .note(format!("{}.", notes::title(data)));
     let of_paper = data.definition.of_paper(dataset);
     if of_paper != dataset {
         table = table.note(format!("The paper's figures are of {of_paper}."));
@@ -399,9 +400,10 @@ impl<'a> Scored<'a> {
     /// How many prompts, and which chose.
     fn prompts(&self) -> String {
         let prompts = self.sheet.prompts();
-        let few = match prompts < FEWEST {
-            true => format!(" Fewer than {FEWEST}: no verdict."),
-            false => String::new(),
+        let few = if prompts < FEWEST {
+            format!(" Fewer than {FEWEST}: no verdict.")
+        } else {
+            String::new()
         };
         match self.chosen_on {
             Some(others) => format!(
@@ -478,11 +480,11 @@ impl<'a> Scored<'a> {
             return Ok(None);
         }
         let groups = lines.iter().map(|line| {
-            let drafters = line.row.drafters.iter().map(|role| role.name());
-            let drafters: Vec<&str> = drafters.collect();
-            let best = match line.chosen.starts_with("best") {
-                true => "(best)",
-                false => "",
+            let drafters: Vec<&str> = line.row.drafters.iter().map(|role| role.name()).collect();
+            let best = if line.chosen.starts_with("best") {
+                "(best)"
+            } else {
+                ""
             };
             let label = format!("{} {} {best}", line.row.algorithm, drafters.join(", "));
             label.trim_end().to_owned()
@@ -506,11 +508,12 @@ impl<'a> Scored<'a> {
 
     fn of_rows(&self, dataset: &str, metric: Metric) -> Option<String> {
         let rows = self.data.definition.rows.iter().enumerate();
-        let best = rows.filter_map(|(index, row)| {
-            let score = self.value(self.best(&self.variants_of(index))?)?;
-            Some(format!("{} {score:.2}", row.algorithm))
-        });
-        let best: Vec<String> = best.collect();
+        let best: Vec<String> = rows
+            .filter_map(|(index, row)| {
+                let score = self.value(self.best(&self.variants_of(index))?)?;
+                Some(format!("{} {score:.2}", row.algorithm))
+            })
+            .collect();
         let by = self.measure(metric);
         (!best.is_empty()).then(|| format!("{dataset}, {by}: {}.", best.join(", ")))
     }

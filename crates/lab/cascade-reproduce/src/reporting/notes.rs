@@ -21,10 +21,12 @@ pub(super) fn models(data: &Data) -> &str {
 pub(super) fn provenance(data: &Data) -> String {
     let plan = &data.plan;
     let models: Vec<String> = plan.models.iter().map(model).collect();
-    let prompts = plan.suites.iter().map(|suite| prompts(suite, plan.seed));
-    let prompts: Vec<String> = prompts.collect();
-    let costs = plan.costs.iter();
-    let costs: String = costs.map(|file| format!(" {file}.")).collect();
+    let prompts: Vec<String> = plan
+        .suites
+        .iter()
+        .map(|suite| prompts(suite, plan.seed))
+        .collect();
+    let costs: String = plan.costs.iter().map(|file| format!(" {file}.")).collect();
     let drawn = match plan.sampling {
         None => "greedy".to_owned(),
         Some(sampling) => format!("sampled ({sampling})"),

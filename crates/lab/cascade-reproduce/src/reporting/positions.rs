@@ -90,8 +90,9 @@ fn table(data: &Data, title: &str, curves: &[Curve<'_>]) -> Result<Table> {
 
 fn plot(data: &Data, title: String, curves: &[Curve<'_>]) -> Result<Plot> {
     let lines = curves.iter().map(|curve| {
-        let points = (1_u32..).zip(&curve.accepted);
-        let points = points.map(|(position, &accepted)| (f64::from(position), accepted));
+        let points = (1_u32..)
+            .zip(&curve.accepted)
+            .map(|(position, &accepted)| (f64::from(position), accepted));
         Line::new(curve.name, data.plan.evidence, points)
     });
     Ok(Plot::lines(

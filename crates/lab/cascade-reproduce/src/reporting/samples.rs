@@ -54,8 +54,7 @@ fn sample(data: &Data, sampled: &Sampled, variant: usize) -> Result<Option<Sampl
     let (suite, asked) = data.plan.asked(sampled.prompt);
     let category = asked.category.as_ref();
     let category = category.map_or_else(String::new, |category| format!(" ({category})"));
-    let pieces = drafted.pieces.as_ref().unwrap_or(&sampled.pieces);
-    let mut pieces = pieces.iter();
+    let mut pieces = drafted.pieces.as_ref().unwrap_or(&sampled.pieces).iter();
     let steps = drafted.steps.iter().map(|levels| {
         let tokens = levels.iter().zip(pieces.by_ref());
         tokens

@@ -95,8 +95,8 @@ fn rows_are_what_the_models_have_and_heads_take_part() {
     assert_eq!(runs.len(), 2 * 5);
     let alone = runs
         .iter()
-        .find(|run| run.variant.starts_with("Medusa; k11 1"));
-    let alone = alone.unwrap();
+        .find(|run| run.variant.starts_with("Medusa; k11 1"))
+        .unwrap();
     assert!(alone.drafted > 0 && alone.accepted == 0, "{alone:?}");
     let small = runs
         .iter()

@@ -222,8 +222,8 @@ fn results_are_what_they_say() {
     for file in ["table.md", "report.html", "manifest.json"] {
         assert!(folder.path().join(file).is_file(), "{file}");
     }
-    let names = fs::read_dir(folder.path()).unwrap();
-    let names: Vec<String> = names
+    let names: Vec<String> = fs::read_dir(folder.path())
+        .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     for (kind, extensions) in [
@@ -461,10 +461,11 @@ fn some_records_of_a_recording_are_drawn_by_the_seed() {
     assert_eq!(some, ids(Some(10), 0));
     assert_ne!(some, ids(Some(10), 1));
     assert_ne!(some, all[..10]);
-    let places = some
+    let places: Vec<_> = some
         .iter()
-        .map(|id| all.iter().position(|known| known == id));
-    let places: Vec<_> = places.map(Option::unwrap).collect();
+        .map(|id| all.iter().position(|known| known == id))
+        .map(Option::unwrap)
+        .collect();
     assert!(places.len() == 10 && places.is_sorted(), "{places:?}");
     assert_eq!(ids(Some(1000), 3), all);
 }

@@ -19,9 +19,10 @@ struct Scripted {
 
 impl Scripted {
     fn says(&self, position: usize) -> TokenId {
-        match self.errs.contains(&position) {
-            true => 99,
-            false => 10 + position as TokenId,
+        if self.errs.contains(&position) {
+            99
+        } else {
+            10 + position as TokenId
         }
     }
 }

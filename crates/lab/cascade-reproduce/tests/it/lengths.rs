@@ -169,8 +169,9 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 fn number(row: &BTreeMap<String, String>, column: &str) -> f64 {
-    let cell = row.get(column);
-    let cell = cell.unwrap_or_else(|| panic!("{column} is none of {:?}", row.keys()));
+    let cell = row
+        .get(column)
+        .unwrap_or_else(|| panic!("{column} is none of {:?}", row.keys()));
     cell.parse()
         .unwrap_or_else(|_| panic!("{column}: {cell:?}"))
 }
@@ -211,8 +212,10 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
     let rates = rows(table(&reported, "rates and times"));
     assert_eq!(rates.len(), variants - 1);
     for rate in &rates {
-        let of = runs.iter().filter(|run| run.variant == rate["variant"]);
-        let of: Vec<&Run> = of.collect();
+        let of: Vec<&Run> = runs
+            .iter()
+            .filter(|run| run.variant == rate["variant"])
+            .collect();
         let sum = |count: fn(&Run) -> u64| of.iter().map(|run| count(run)).sum::<u64>() as f64;
         let tokens = sum(|run| run.tokens);
         let discarded = sum(Run::discarded) / tokens;
@@ -269,9 +272,8 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
         "{oracle:?}"
     );
     // Where a rule decided: F1 of the fixed length by hand, on the prompts that are reported on.
-    let fixed = rows(table(&reported, "decisions to go on"));
-    let fixed = fixed
-        .iter()
+    let fixed = rows(table(&reported, "decisions to go on"))
+        .into_iter()
         .find(|row| row["algorithm"] == "Fixed")
         .unwrap();
     let id = format!("small; {}", fixed["setting"]);
@@ -285,7 +287,7 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
     let right = sum(&|run| run.accepted - run.whole.unwrap());
     let f1 = 200.0 * right as f64 / (went_on + sum(&|run| run.accepted)) as f64;
     assert!(
-        (number(fixed, "f1_percent_measured") - f1).abs() < 1e-9,
+        (number(&fixed, "f1_percent_measured") - f1).abs() < 1e-9,
         "{fixed:?}"
     );
 }
@@ -452,8 +454,13 @@ fn recordings_are_replayed_with_max_gram() {
     // Times are T = N_target + 0.05 · N_draft, as assumed.
     let best = &rows(speed)[1];
     let id = format!("mag without bigrams; {}", best["setting"]);
-    let of = runs.chunks(9).skip(1).step_by(2).flatten();
-    let of: Vec<&Run> = of.filter(|run| run.variant == id).collect();
+    let of: Vec<&Run> = runs
+        .chunks(9)
+        .skip(1)
+        .step_by(2)
+        .flatten()
+        .filter(|run| run.variant == id)
+        .collect();
     let tokens: u64 = of.iter().map(|run| run.tokens).sum();
     let time: f64 = of
         .iter()

@@ -27,9 +27,10 @@ impl Concave {
             0 => return self.0[0].1,
             above => (self.0[above - 1], self.0[above.min(last)]),
         };
-        match x1 > x0 {
-            true => y0 + (y1 - y0) * ((s - x0) / (x1 - x0)),
-            false => y1,
+        if x1 > x0 {
+            y0 + (y1 - y0) * ((s - x0) / (x1 - x0))
+        } else {
+            y1
         }
     }
 
@@ -83,9 +84,10 @@ impl Concave {
 /// The points without those that are needless; of many points, without those that hardly matter.
 fn simplified(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let points = within(points, ROUNDING);
-    match points.len() > MANY {
-        true => within(points, TOLERANCE),
-        false => points,
+    if points.len() > MANY {
+        within(points, TOLERANCE)
+    } else {
+        points
     }
 }
 

@@ -167,8 +167,10 @@ fn check_size(positions: usize, states: usize) -> Result<()> {
 fn random_pair(states: usize, likeness: f64, rng: &mut ChaCha8Rng) -> Result<Pair> {
     let target = random_row(states, rng);
     let other = random_row(states, rng);
-    let drafter = target.iter().zip(&other);
-    let drafter = drafter.map(|(q, p)| likeness * q + (1.0 - likeness) * p);
+    let drafter = target
+        .iter()
+        .zip(&other)
+        .map(|(q, p)| likeness * q + (1.0 - likeness) * p);
     let proper =
         |row: Vec<f64>| Distribution::new(row).map_err(|error| Error::Chain(error.to_string()));
     Pair::new(proper(target.clone())?, proper(drafter.collect())?)
@@ -236,10 +238,11 @@ fn proper(entry: &str, row: Vec<f64>, states: usize) -> Result<Distribution> {
     let sum: f64 = row.iter().sum();
     let row =
         Distribution::new(row).map_err(|error| Error::Chain(format!("`{entry}`: {error}")))?;
-    match (sum - 1.0).abs() <= SUM_TOLERANCE {
-        true => Ok(row),
-        false => Err(Error::Chain(format!(
+    if (sum - 1.0).abs() <= SUM_TOLERANCE {
+        Ok(row)
+    } else {
+        Err(Error::Chain(format!(
             "`{entry}` sums to {sum}; divide it by that"
-        ))),
+        )))
     }
 }

@@ -75,9 +75,10 @@ impl AcceptMore {
     }
 
     fn checked(self, value: f64) -> Result<f64> {
-        match value.is_finite() && value >= 0.0 {
-            true => Ok(value),
-            false => Err(Error::Extra(value)),
+        if value.is_finite() && value >= 0.0 {
+            Ok(value)
+        } else {
+            Err(Error::Extra(value))
         }
     }
 }

@@ -84,8 +84,11 @@ impl Pair {
     /// [`Error::Vocabulary`] if `accept` is not of the vocabulary's size.
     pub fn rejection_by(&self, accept: &[AcceptanceRate]) -> Result<f64> {
         self.check(accept)?;
-        let accepted = accept.iter().zip(self.tokens());
-        let accepted: f64 = accepted.map(|(b, (_, p))| b.get() * p).sum();
+        let accepted: f64 = accept
+            .iter()
+            .zip(self.tokens())
+            .map(|(b, (_, p))| b.get() * p)
+            .sum();
         Ok((1.0 - accepted).clamp(0.0, 1.0))
     }
 
@@ -124,9 +127,12 @@ impl Pair {
         if !(extra.is_finite() && extra >= 0.0) {
             return Err(Error::Extra(extra));
         }
-        let accepted = |(q, p): (f64, f64)| match p > 0.0 {
-            true => AcceptanceRate::clamped((q + extra) / p),
-            false => AcceptanceRate(1.0),
+        let accepted = |(q, p): (f64, f64)| {
+            if p > 0.0 {
+                AcceptanceRate::clamped((q + extra) / p)
+            } else {
+                AcceptanceRate(1.0)
+            }
         };
         Ok(self.tokens().map(accepted).collect())
     }

@@ -61,9 +61,10 @@ impl Cumulative {
         let mass = rng.random::<f64>() * total;
         // The product may round up to the total, which no token exceeds.
         let found = self.0.partition_point(|&below| below <= mass);
-        match found < self.0.len() {
-            true => found,
-            false => self.0.partition_point(|&below| below < total),
+        if found < self.0.len() {
+            found
+        } else {
+            self.0.partition_point(|&below| below < total)
         }
     }
 }
@@ -79,21 +80,24 @@ impl Player {
             Algorithm::OverAcceptance(rule) => rule,
             Algorithm::Speculative | Algorithm::Batch(_) => AcceptMore::Extra(0.0),
         };
-        let inside = chain.pairs().map(|pair| Review::single(pair, single));
-        let inside = inside.collect::<Result<Vec<_>>>()?;
+        let inside = chain
+            .pairs()
+            .map(|pair| Review::single(pair, single))
+            .collect::<Result<Vec<_>>>()?;
         let fresh = match algorithm {
             Algorithm::Batch(drafts) => {
                 let mut numbers = 0;
                 let reviews = chain.pairs().map(|pair| {
                     let review = Review::batch(pair, drafts);
                     numbers += review.accept.len() * chain.states();
-                    match numbers <= MOST_NUMBERS {
-                        true => Ok(review),
-                        false => Err(Error::TooLarge {
+                    if numbers <= MOST_NUMBERS {
+                        Ok(review)
+                    } else {
+                        Err(Error::TooLarge {
                             positions: chain.positions(),
                             states: chain.states(),
                             most: MOST_NUMBERS,
-                        }),
+                        })
                     }
                 });
                 reviews.collect::<Result<_>>()?
@@ -190,11 +194,16 @@ impl Review {
         let (mut left, drafter): (Vec<f64>, Vec<f64>) = pair.tokens().unzip();
         let mut accept = Vec::new();
         for _ in 0..drafts.get() {
-            let rates = left.iter().zip(&drafter);
-            let rates = rates.map(|(q, p)| if *p > 0.0 { (q / p).min(1.0) } else { 1.0 });
+            let rates =
+                left.iter()
+                    .zip(&drafter)
+                    .map(|(q, p)| if *p > 0.0 { (q / p).min(1.0) } else { 1.0 });
             accept.push(rates.collect());
-            let residual = left.iter().zip(&drafter).map(|(q, p)| (q - p).max(0.0));
-            let residual: Vec<f64> = residual.collect();
+            let residual: Vec<f64> = left
+                .iter()
+                .zip(&drafter)
+                .map(|(q, p)| (q - p).max(0.0))
+                .collect();
             let mass: f64 = residual.iter().sum();
             if mass <= 0.0 {
                 break;

@@ -221,13 +221,16 @@ impl Markov {
     /// another vocabulary.
     pub fn new(first: Pair, later: Vec<Vec<Pair>>) -> Result<Self> {
         let expected = first.target().vocab_size();
-        let check = |what, found| match found == expected {
-            true => Ok(()),
-            false => Err(Error::Vocabulary {
-                what,
-                expected,
-                found,
-            }),
+        let check = |what, found| {
+            if found == expected {
+                Ok(())
+            } else {
+                Err(Error::Vocabulary {
+                    what,
+                    expected,
+                    found,
+                })
+            }
         };
         for pairs in &later {
             check("a position of the chain", pairs.len())?;

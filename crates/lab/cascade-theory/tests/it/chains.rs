@@ -73,9 +73,10 @@ fn formulas_agree_with_runs() {
 /// runs do not tell the error: it is that of a Poisson distribution.
 fn deviation(simulated: &Estimate, expected: f64) -> f64 {
     let runs = simulated.runs as f64;
-    match expected * runs < 100.0 {
-        true => (simulated.mean - expected) / (expected / runs).sqrt().max(1.0 / runs),
-        false => simulated.deviation(expected),
+    if expected * runs < 100.0 {
+        (simulated.mean - expected) / (expected / runs).sqrt().max(1.0 / runs)
+    } else {
+        simulated.deviation(expected)
     }
 }
 

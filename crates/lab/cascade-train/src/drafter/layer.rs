@@ -76,14 +76,15 @@ impl LayerShape {
         let positions = spans
             .iter()
             .flat_map(|span| span.first..span.first + span.rows);
-        let angles = positions.flat_map(|row| {
-            let angle = move |i: usize| {
-                let power = -(i as f64) / half as f64;
-                ((row + step) as f64 * THETA.powf(power)) as f32
-            };
-            (0..half).map(angle)
-        });
-        let angles: Vec<f32> = angles.collect();
+        let angles: Vec<f32> = positions
+            .flat_map(|row| {
+                let angle = move |i: usize| {
+                    let power = -(i as f64) / half as f64;
+                    ((row + step) as f64 * THETA.powf(power)) as f32
+                };
+                (0..half).map(angle)
+            })
+            .collect();
         let rows = angles.len() / half.max(1);
         let angles = Tensor::from_vec(angles, (rows, 1, half), &Device::Cpu)?;
         Ok((angles.cos()?, angles.sin()?))
@@ -196,8 +197,9 @@ impl<'p> Layer<'p> {
             return Ok(rows.clone());
         }
         let count = rows.dim(0)?;
-        let repeated = rows.unsqueeze(2)?;
-        let repeated = repeated.broadcast_as((count, kv, queries / kv, head))?;
+        let repeated = rows
+            .unsqueeze(2)?
+            .broadcast_as((count, kv, queries / kv, head))?;
         repeated.contiguous()?.reshape((count, queries, head))
     }
 }

@@ -135,8 +135,9 @@ impl Said {
     fn states(&self, target: &mut dyn Scorer) -> Result<Tensor> {
         let rows = self.tokens.len() - 1;
         let context = &self.tokens[self.unsaid..rows];
-        let want = Want::ARGMAX.with_last_hidden();
-        let want = want.with_hidden_after(Some(1 - self.unsaid));
+        let want = Want::ARGMAX
+            .with_last_hidden()
+            .with_hidden_after(Some(1 - self.unsaid));
         target.set_source(&self.source)?;
         let scores = target.score(context, &TokenTree::new(), want)?;
         let states = scores.hidden.of(HiddenLayer::Last).ok_or(Error::NoHidden)?;

@@ -106,13 +106,16 @@ impl DrafterSettings {
 
     fn check(&self) -> Result<()> {
         self.plan().check()?;
-        let share = |what, value: f64| match value.is_finite() && value >= 0.0 {
-            true => Ok(()),
-            false => Err(Error::Setting {
-                what,
-                value: value.to_string(),
-                cure: "give 0 or more".to_owned(),
-            }),
+        let share = |what, value: f64| {
+            if value.is_finite() && value >= 0.0 {
+                Ok(())
+            } else {
+                Err(Error::Setting {
+                    what,
+                    value: value.to_string(),
+                    cure: "give 0 or more".to_owned(),
+                })
+            }
         };
         share("the weight decay", self.decay)?;
         match self.kind {

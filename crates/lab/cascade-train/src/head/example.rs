@@ -114,13 +114,14 @@ impl HeadPass {
 
 impl HeadPass {
     fn check(self) -> Result<()> {
-        match (0.0..1.0).contains(&self.mix) {
-            true => Ok(()),
-            false => Err(Error::Setting {
+        if (0.0..1.0).contains(&self.mix) {
+            Ok(())
+        } else {
+            Err(Error::Setting {
                 what: "the share of the target's tokens",
                 value: self.mix.to_string(),
                 cure: "give 0 or more, and less than 1".to_owned(),
-            }),
+            })
         }
     }
 }
@@ -259,9 +260,10 @@ impl<'a, 'b> Reading<'a, 'b> {
             let mut tree = TokenTree::chain(tokens.iter().copied());
             let mut nodes = Vec::with_capacity(said.len());
             for (at, (own, _)) in said.iter().enumerate() {
-                nodes.push(match *own == tokens[at] {
-                    true => at,
-                    false => tree.push(*own, at.checked_sub(1)),
+                nodes.push(if *own == tokens[at] {
+                    at
+                } else {
+                    tree.push(*own, at.checked_sub(1))
                 });
             }
             let scores = self
@@ -299,9 +301,10 @@ fn distribution(scores: &Scores, row: usize, sampling: &Sampling) -> Result<Dist
 
 /// The probability of a token; 0 for one that the target does not know.
 fn probability(p: &Distribution, token: TokenId) -> f64 {
-    match p.vocab_size() > token as usize {
-        true => p.probability(token),
-        false => 0.0,
+    if p.vocab_size() > token as usize {
+        p.probability(token)
+    } else {
+        0.0
     }
 }
 
@@ -321,11 +324,12 @@ fn check_probabilities(record: &Record) -> Result<()> {
         None => 0.0,
         Some(_) => sums.fold(1.0, f64::min),
     };
-    match least >= 1.0 - LEFT_OUT {
-        true => Ok(()),
-        false => Err(Error::NoProbabilities {
+    if least >= 1.0 - LEFT_OUT {
+        Ok(())
+    } else {
+        Err(Error::NoProbabilities {
             record: record.id.clone(),
             least,
-        }),
+        })
     }
 }

@@ -131,8 +131,10 @@ impl Network for Head<'_> {
             .iter()
             .flat_map(|o| o.hidden.iter().copied())
             .collect();
-        let acceptance = batch.iter().flat_map(|o| o.acceptance.iter().copied());
-        let acceptance: Vec<f32> = acceptance.collect();
+        let acceptance: Vec<f32> = batch
+            .iter()
+            .flat_map(|o| o.acceptance.iter().copied())
+            .collect();
         let count = acceptance.len();
         if count == 0 {
             return Ok(None);

@@ -126,8 +126,9 @@ fn a_head_is_learned_and_a_killed_training_ends_with_the_same_bits() {
         let refused = DrafterTraining::new(&texts, &basis, other)
             .unwrap()
             .resumed(&file)
-            .map(|_| ());
-        let refused = refused.unwrap_err().to_string();
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("other examples or settings"), "{refused}");
     }
 }
@@ -260,13 +261,17 @@ fn what_cannot_be_trained_is_refused_by_name() {
         (eagle(1, -1.0), "noise"),
         (DrafterKind::Medusa { heads: 17 }, "number of heads"),
     ] {
-        let refused = DrafterTraining::new(&texts, &basis, settings(kind)).map(|_| ());
-        let refused = refused.unwrap_err().to_string();
+        let refused = DrafterTraining::new(&texts, &basis, settings(kind))
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains(word), "{refused}");
     }
     let mut wide = basis.clone();
     wide.size = 7;
-    let refused = DrafterTraining::new(&texts, &wide, settings(DrafterKind::EAGLE)).map(|_| ());
-    let refused = refused.unwrap_err().to_string();
+    let refused = DrafterTraining::new(&texts, &wide, settings(DrafterKind::EAGLE))
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("width"), "{refused}");
 }

@@ -84,8 +84,9 @@ fn a_training_that_is_killed_after_every_epoch_ends_with_the_same_bits() {
     let refused = HeadTraining::new(&examples, other)
         .unwrap()
         .resumed(&file)
-        .map(|_| ());
-    let refused = refused.unwrap_err().to_string();
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("other examples or settings"), "{refused}");
 }
 
@@ -170,8 +171,8 @@ fn states_are_those_of_the_drafters_tokens_after_the_targets() {
         for &token in &record.output {
             let said = drafter()
                 .score(&context, &TokenTree::new(), Want::ARGMAX)
-                .unwrap();
-            let said = said.argmax[0];
+                .unwrap()
+                .argmax[0];
             output.hidden.push(state(&[&context[..], &[said]].concat()));
             output.acceptance.push(f32::from(u8::from(said == token)));
             output.accepted.push(said == token);
@@ -215,12 +216,13 @@ fn acceptance_by_a_target_is_that_of_speculative_sampling() {
         )
         .unwrap();
     let split = &found.split;
-    let all = split
+    let all: Vec<f32> = split
         .training
         .iter()
         .chain(&split.choice)
-        .chain(&split.held_out);
-    let all: Vec<f32> = all.flat_map(|output| output.acceptance.clone()).collect();
+        .chain(&split.held_out)
+        .flat_map(|output| output.acceptance.clone())
+        .collect();
     let mean = all.iter().sum::<f32>() / all.len() as f32;
     let sampling = Sampling::new(1.0).unwrap();
     let (mut overlap, mut tokens) = (0.0, 0);
@@ -274,8 +276,8 @@ fn recorded_probabilities_are_those_of_the_target() {
     let sampling = Sampling::new(1.3).unwrap().with_top_k(5).unwrap();
     let pass = HeadPass { mix: 0.15, seed: 3 };
     let records = |most| -> Vec<Record> {
-        let all = records();
-        let all = all
+        let records = records();
+        let all = records
             .iter()
             .map(|record| with_probabilities(record, sampling, most));
         all.collect()
@@ -303,8 +305,9 @@ fn recorded_probabilities_are_those_of_the_target() {
     }
     let short = records(2);
     let teacher = Teacher::Probabilities(sampling);
-    let refused = pass.read(&mut drafter(), teacher, &short, || ());
-    let refused = refused.unwrap_err();
+    let refused = pass
+        .read(&mut drafter(), teacher, &short, || ())
+        .unwrap_err();
     assert!(
         matches!(refused, Error::NoProbabilities { .. }),
         "{refused}"

@@ -148,8 +148,10 @@ impl KernelReader {
 
     /// `.maxntid 256, 1, 1`
     fn limit_threads(&mut self, sizes: &str) -> Result<()> {
-        let sizes = sizes.split(',').map(|size| integer(size.trim()));
-        let sizes = sizes.collect::<Result<Vec<_>>>()?;
+        let sizes = sizes
+            .split(',')
+            .map(|size| integer(size.trim()))
+            .collect::<Result<Vec<_>>>()?;
         self.kernel.max_threads = sizes.iter().product::<u64>() as u32;
         Ok(())
     }
@@ -162,9 +164,10 @@ impl KernelReader {
         if let Some(known) = self.registers.get(prefix) {
             let same =
                 known.count == count && (kind == ".pred") == (known.class == Class::Predicate);
-            return match self.depth > 1 && same {
-                true => Ok(()),
-                false => Err(format!("{prefix} is declared already")),
+            return if self.depth > 1 && same {
+                Ok(())
+            } else {
+                Err(format!("{prefix} is declared already"))
             };
         }
         let kernel = &mut self.kernel;
@@ -194,9 +197,10 @@ impl KernelReader {
             .split_once(".align ")
             .and_then(|(_, rest)| rest.split(' ').next());
         let align = integer(align.ok_or("shared memory without an alignment")?)? as usize;
-        let (name, bytes) = match last.contains('[') {
-            true => array(last)?,
-            false => (last, 4),
+        let (name, bytes) = if last.contains('[') {
+            array(last)?
+        } else {
+            (last, 4)
         };
         let start = self.kernel.shared.next_multiple_of(align);
         self.kernel.shared = start + bytes;
@@ -286,9 +290,10 @@ impl KernelReader {
         if operand.starts_with('%') {
             return self.register(operand, Class::Long);
         }
-        let value = match self.parameter.as_deref() == Some(operand) {
-            true => 0,
-            false => integer(operand)?,
+        let value = if self.parameter.as_deref() == Some(operand) {
+            0
+        } else {
+            integer(operand)?
         };
         Ok(self.long_constant(value))
     }
@@ -324,15 +329,16 @@ impl KernelReader {
     pub(super) fn address(&mut self, operand: &str) -> Result<Address> {
         let inner = operand
             .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        let inner = inner.ok_or_else(|| format!("{operand} is not an address"))?;
+            .and_then(|rest| rest.strip_suffix(']'))
+            .ok_or_else(|| format!("{operand} is not an address"))?;
         let (base, offset) = match inner.split_once('+') {
             Some((base, offset)) => (base, integer(offset)? as i64),
             None => (inner, 0),
         };
-        let base = match self.parameter.as_deref() == Some(base) {
-            true => Register::Long(self.long_constant(0)),
-            false => self.either(base)?,
+        let base = if self.parameter.as_deref() == Some(base) {
+            Register::Long(self.long_constant(0))
+        } else {
+            self.either(base)?
         };
         Ok(Address { base, offset })
     }

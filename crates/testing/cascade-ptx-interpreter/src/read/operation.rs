@@ -119,9 +119,10 @@ fn compare(how: &str, kind: &str, o: &mut Operands<'_, '_>) -> Result<Compute> {
         _ => return Err("this type of comparison is not known".to_owned()),
     };
     let relation = relation(how).ok_or("this comparison is not known")?;
-    let from = match long {
-        true => [o.long(1)?, o.long(2)?],
-        false => [o.word(1)?, o.word(2)?],
+    let from = if long {
+        [o.long(1)?, o.long(2)?]
+    } else {
+        [o.word(1)?, o.word(2)?]
     };
     Ok(Compute::Compare(kind, relation, o.predicate(0)?, from))
 }

@@ -99,9 +99,10 @@ impl Warp {
             16 => {
                 let accessor = self.accessor(self.lane, block, launch);
                 let bytes = launch.memory.read(from, false, accessor, launch.history)?;
-                Ok(match launch.late {
-                    true => Source::Late(from),
-                    false => Source::Bytes(sixteen(bytes)),
+                Ok(if launch.late {
+                    Source::Late(from)
+                } else {
+                    Source::Bytes(sixteen(bytes))
                 })
             }
             partial => Err(KernelFault::PartialCopy(partial)),

@@ -41,9 +41,10 @@ impl Warp {
     }
 
     fn launch_dependents(&self, mask: Mask, overlaps: bool) -> Result<(), KernelFault> {
-        match overlaps && mask & !self.waited != 0 {
-            true => Err(KernelFault::NoWait("lets the next kernel start")),
-            false => Ok(()),
+        if overlaps && mask & !self.waited != 0 {
+            Err(KernelFault::NoWait("lets the next kernel start"))
+        } else {
+            Ok(())
         }
     }
 

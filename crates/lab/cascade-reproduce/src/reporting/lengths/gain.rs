@@ -20,9 +20,10 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     let other = |row: &Row| row.algorithm != *name && !row.drafters.is_empty() && !is_oracle(row);
     let lines = lines(data, groups, &[Metric::Gain], other);
     let by_latency = data.definition.metrics.first() == Some(&Metric::Latency);
-    let (what, how) = match by_latency {
-        true => ("less latency", "100 · (1 − latency / latency of the other)"),
-        false => ("more speed", "100 · (speed / speed of the other − 1)"),
+    let (what, how) = if by_latency {
+        ("less latency", "100 · (1 − latency / latency of the other)")
+    } else {
+        ("more speed", "100 · (speed / speed of the other − 1)")
     };
     let mut table = begin(format!("{}: gain of {name}", notes::title(data)), &lines)?;
     if let Some(paper) = paper_column(&lines, Metric::Gain, what) {
@@ -61,18 +62,22 @@ fn row_best(group: &Group<'_>, name: &str) -> Option<usize> {
 
 /// How much less latency, or more speed, than the other, in percent.
 fn gain(data: &Data, subject: &Ratio, other: &Ratio, by_latency: bool) -> Option<Figure> {
-    let ratio = match by_latency {
-        true => other.over(subject, data.bootstrap())?,
-        false => subject.over(other, data.bootstrap())?,
+    let ratio = if by_latency {
+        other.over(subject, data.bootstrap())?
+    } else {
+        subject.over(other, data.bootstrap())?
     };
     Some(percent(ratio, by_latency))
 }
 
 /// 100 · (1 − ratio), or 100 · (ratio − 1).
 fn percent(ratio: Figure, falls: bool) -> Figure {
-    let of = |ratio: f64| match falls {
-        true => 100.0 * (1.0 - ratio),
-        false => 100.0 * (ratio - 1.0),
+    let of = |ratio: f64| {
+        if falls {
+            100.0 * (1.0 - ratio)
+        } else {
+            100.0 * (ratio - 1.0)
+        }
     };
     match ratio.interval {
         None => Figure::new(of(ratio.value)),

@@ -69,9 +69,10 @@ impl Times {
         let forward = |place: &str| data.forward_seconds.get(place).copied();
         let (drafter, target) = (forward(drafters.next()?.name())?, forward("target")?);
         let row = data.definition.assumed.map_or(0.0, |costs| costs.row);
-        let bench_or_files = match data.plan.costs.is_empty() {
-            true => "a bench",
-            false => "the files with costs",
+        let bench_or_files = if data.plan.costs.is_empty() {
+            "a bench"
+        } else {
+            "the files with costs"
         };
         let why = fit.map_or_else(
             || "the runs do not determine any".to_owned(),
@@ -99,9 +100,10 @@ impl Times {
 
     /// Milliseconds, or forwards of the target.
     pub(super) const fn unit(&self) -> &'static str {
-        match self.are_seconds {
-            true => "ms",
-            false => "forwards",
+        if self.are_seconds {
+            "ms"
+        } else {
+            "forwards"
         }
     }
 
@@ -237,16 +239,18 @@ impl<'a> Group<'a> {
     /// How many prompts, which chose, and by what times.
     pub(super) fn note(&self) -> String {
         let prompts = self.reported.prompts();
-        let chosen = match self.halved {
-            true => format!(
+        let chosen = if self.halved {
+            format!(
                 "{prompts} prompts; what is best is chosen on {} others",
                 self.choosing.prompts()
-            ),
-            false => format!("{prompts} prompt, on which the best is chosen too"),
+            )
+        } else {
+            format!("{prompts} prompt, on which the best is chosen too")
         };
-        let few = match self.is_enough() {
-            true => String::new(),
-            false => format!(" Fewer than {FEWEST}: no verdict."),
+        let few = if self.is_enough() {
+            String::new()
+        } else {
+            format!(" Fewer than {FEWEST}: no verdict.")
         };
         let Times {
             drafter,

@@ -119,9 +119,12 @@ fn all_notes(data: &Data, groups: &[Group<'_>]) -> Vec<String> {
             .map(|group| format!("{}: {}", group.dataset, notes::endings(&group.all))),
     );
     let recorded = data.plan.evidence == Evidence::Replayed;
-    said.extend(notes::all(data).into_iter().map(|note| match recorded {
-        true => note.replace("plain decoding's", "the recorded one"),
-        false => note,
+    said.extend(notes::all(data).into_iter().map(|note| {
+        if recorded {
+            note.replace("plain decoding's", "the recorded one")
+        } else {
+            note
+        }
     }));
     said
 }
@@ -176,12 +179,16 @@ fn of_others(data: &Data) -> Option<String> {
         .filter(|model| neural(&model.place))
         .map(|model| model.weights.source.as_str())
         .collect();
-    let rules = data.plan.rules.iter().filter_map(|rule| {
-        let drafter = &rule.training.as_ref()?.drafter;
-        let other = !own.contains(&drafter.as_str());
-        other.then(|| format!("{} for {drafter}", rule.folder))
-    });
-    let rules: Vec<String> = rules.collect();
+    let rules: Vec<String> = data
+        .plan
+        .rules
+        .iter()
+        .filter_map(|rule| {
+            let drafter = &rule.training.as_ref()?.drafter;
+            let other = !own.contains(&drafter.as_str());
+            other.then(|| format!("{} for {drafter}", rule.folder))
+        })
+        .collect();
     (!rules.is_empty()).then(|| {
         format!(
             "Trained for another drafter than {}, so that their drafts may be too short or too long: {}.",
@@ -199,11 +206,15 @@ pub(super) fn summary(data: &Data, groups: &[Group<'_>]) -> String {
 
 fn of_group(data: &Data, group: &Group<'_>) -> String {
     let speed = |variant: usize| group.speed(&group.reported, variant);
-    let rows = data.definition.rows.iter().filter_map(|row| {
-        let best = group.best_of(row)?;
-        Some(format!("{} {:.2}", row.algorithm, speed(best).value()?))
-    });
-    let rows: Vec<String> = rows.collect();
+    let rows: Vec<String> = data
+        .definition
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let best = group.best_of(row)?;
+            Some(format!("{} {:.2}", row.algorithm, speed(best).value()?))
+        })
+        .collect();
     let mut said = format!(
         "{}, speed × plain by counted forwards: {}.",
         group.dataset,

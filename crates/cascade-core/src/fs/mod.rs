@@ -12,8 +12,6 @@
 //! UTF-8 with or without a byte order mark. [`Inflated`] stops decompression that is out of all
 //! proportion.
 
-#![forbid(unsafe_code)]
-
 mod inflation;
 mod input;
 mod leftovers;
@@ -120,9 +118,10 @@ impl AtomicFile {
     /// nothing](Self::replacing_nothing). What stood at the path is unchanged.
     pub fn commit(self) -> io::Result<()> {
         self.file().sync_all()?;
-        match self.replaces {
-            true => self.temporary.persist(&self.path).map(drop)?,
-            false => persist_new(self.temporary, &self.path)?,
+        if self.replaces {
+            self.temporary.persist(&self.path).map(drop)?
+        } else {
+            persist_new(self.temporary, &self.path)?
         }
         drop(self.living);
         sync_folder(parent(&self.path));

@@ -34,9 +34,10 @@ pub fn read(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     bytes.try_reserve_exact(expected)?;
     // Pipes have no length, and files may grow.
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    match read as u64 > limit {
-        true => Err(too_large(limit)),
-        false => Ok(bytes),
+    if read as u64 > limit {
+        Err(too_large(limit))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -47,9 +48,10 @@ pub fn read(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
     let bytes = read(path, limit)?;
     let text = text(&bytes)?;
-    match text.len() == bytes.len() {
-        true => String::from_utf8(bytes).map_err(|error| invalid(error.to_string())),
-        false => Ok(text.to_owned()),
+    if text.len() == bytes.len() {
+        String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use same_file::Handle;
 
-use crate::{parent, AtomicFile};
+use super::{parent, AtomicFile};
 
 /// What happens to a file that stands where an output is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +21,10 @@ pub enum Existing {
 impl Existing {
     /// [`Replace`](Self::Replace) if the user says so, and else [`Keep`](Self::Keep).
     pub const fn replaced_if(force: bool) -> Self {
-        match force {
-            true => Self::Replace,
-            false => Self::Keep,
+        if force {
+            Self::Replace
+        } else {
+            Self::Keep
         }
     }
 }
@@ -181,12 +182,13 @@ impl Output {
             folder if folder.is_dir() => self.is_in(folder),
             file => same_file::is_same_file(file, &self.path).unwrap_or(false),
         };
-        match is_input {
-            true => Err(OutputError::IsInput {
+        if is_input {
+            Err(OutputError::IsInput {
                 output: self.path.clone(),
                 input: input.to_owned(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 

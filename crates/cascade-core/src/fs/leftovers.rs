@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use same_file::Handle;
 use tempfile::NamedTempFile;
 
-use crate::TEMPORARY_PREFIX;
+use super::TEMPORARY_PREFIX;
 
 /// The temporary files of this process.
 static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -105,7 +105,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::AtomicFile;
+    use crate::fs::AtomicFile;
 
     #[cfg(unix)]
     #[test]
