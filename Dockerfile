@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The program alone, linked statically with musl, in an image with nothing else: no shell, no libraries, no root.
+# The programs alone, linked statically with musl, in an image with nothing else: no shell, no libraries, no root.
 #
 #   docker build -t cascade --build-arg CASCADE_COMMIT="$(git rev-parse HEAD)" .
 #   docker run --rm -p 127.0.0.1:8080:8080 -e CASCADE_API_KEY=secret -v cascade-hub:/hub cascade
@@ -16,8 +16,8 @@ COPY . .
 ARG CASCADE_COMMIT
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/cascade/target,id=cascade-${RUST}-alpine \
-    cargo build --locked --release --package cascade-cli \
-    && cp target/release/cascade /usr/local/bin/cascade
+    cargo build --locked --release --package cascade-cli --package cascade-lab \
+    && cp target/release/cascade target/release/cascade-lab /usr/local/bin/
 # Fails unless the program is static and starts. The empty folders become the image's.
 RUN ! readelf -l /usr/local/bin/cascade | grep -q INTERP \
     && cascade --version \
@@ -25,7 +25,7 @@ RUN ! readelf -l /usr/local/bin/cascade | grep -q INTERP \
 
 FROM scratch
 COPY --from=build /image/ /
-COPY --from=build /usr/local/bin/cascade /cascade
+COPY --from=build /usr/local/bin/cascade /usr/local/bin/cascade-lab /
 COPY LICENSE-MIT LICENSE-APACHE /licenses/
 # Models and datasets of the hub are kept here: mount a volume.
 ENV HF_HUB_CACHE=/hub HOME=/work

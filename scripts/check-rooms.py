@@ -18,9 +18,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # The rooms whose crates those of a room may use.
 MAY_USE = {
     "product": {"product"},
-    "lab": {"product", "lab"},
+    "door": {"product", "door"},
+    "lab": {"product", "door", "lab"},
     "testing": {"product", "lab", "testing"},
-    "door": {"product", "lab", "door"},
     "bindings": {"product", "lab", "door"},
 }
 # The library and the programs, which see all that they offer.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts bigrams again, in a few lines, and compares them with what `cascade bigram count` wrote: every one must be equal.
+"""Counts bigrams again, in a few lines, and compares them with what `cascade-lab bigram count` wrote: every one must be equal.
 
     cargo run --release -p cascade-corpus --example corpus -- --text INPUT… > texts.jsonl
     cascade bigram count INPUT… --tokenizer tokenizer.json --out part.parquet

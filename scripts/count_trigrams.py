@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Counts what follows one and two tokens again, packs it as docs/bigram.md describes, and compares that with the tensors of
-a table that `cascade bigram build --order 2` wrote: every byte must be equal.
+a table that `cascade-lab bigram build --order 2` wrote: every byte must be equal.
 
     cascade bigram build text.txt --order 2 --tokenizer tokenizer.json --out table.safetensors
     scripts/count_trigrams.py tokenizer.json table.safetensors text.txt

@@ -46,7 +46,7 @@ for family in t5 llama; do
 done
 
 # A table of the vocabulary that both families have, of what the models write.
-cargo build --release --quiet -p cascade-cli
+cargo build --release --quiet -p cascade-cli -p cascade-lab
 cascade=target/release/cascade
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -57,7 +57,7 @@ for line in sys.stdin: print(" " + json.loads(line)["answer"] + "\n")' > "$work/
 "$cascade" bigram build "$work/answers.txt" --tokenizer "$demo/models/demo-t5-target/tokenizer.json" \
   --out ngram-data/demo.safetensors --top-k 4 --min-count 1 --force
 
-cargo build --release --quiet -p cascade-cli
+cargo build --release --quiet -p cascade-cli -p cascade-lab
 "$python" tests/goldens/make_demo_greedy.py "$cascade"
 rm -f traces/demo-t5-problems.jsonl traces/demo-llama-problems.jsonl
 scripts/record_traces.sh "$cascade"

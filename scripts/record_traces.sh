@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ $# = 0 ]; then
-  cargo build --release --quiet -p cascade-cli
+  cargo build --release --quiet -p cascade-cli -p cascade-lab
 fi
 cascade=${1:-target/release/cascade}
 for family in t5 llama; do

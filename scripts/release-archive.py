@@ -42,8 +42,9 @@ def windows(target):
     return "windows" in target
 
 
-def program_name(target):
-    return "cascade.exe" if windows(target) else "cascade"
+def program_names(target):
+    """The programs, the product's first; they stand in one folder."""
+    return [name + (".exe" if windows(target) else "") for name in ("cascade", "cascade-lab")]
 
 
 def texts():
@@ -66,7 +67,8 @@ def contents(program, target):
     """What is archived: bytes and mode by name."""
     found = {name: (path.read_bytes(), 0o644) for name, path in texts().items()}
     found[THIRD_PARTY] = (third_party(target), 0o644)
-    found[program_name(target)] = (program.read_bytes(), 0o755)
+    for name in program_names(target):
+        found[name] = (program.with_name(name).read_bytes(), 0o755)
     return dict(sorted(found.items()))
 
 
@@ -145,20 +147,20 @@ def check(args):
     with tempfile.TemporaryDirectory() as folder:
         top = unpacked(archive, pathlib.Path(folder))
         found = {path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()}
-        program = top / ("cascade.exe" if archive.suffix == ".zip" else "cascade")
-        wanted = {*texts(), THIRD_PARTY, program.name}
+        programs = [top / name for name in program_names("windows" if archive.suffix == ".zip" else "")]
+        wanted = {*texts(), THIRD_PARTY, *(program.name for program in programs)}
         if found != wanted:
             sys.exit(f"{archive}: missing {sorted(wanted - found)}, unexpected {sorted(found - wanted)}")
-        check_binstall(archive, top.name, program.name)
-        if args.run:
+        check_binstall(archive, top.name, programs[0].name)
+        for program in programs if args.run else []:
             check_program(program)
     print(f"{archive}: {len(found)} files")
 
 
 def check_program(program):
     said = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
-    if said != f"cascade {version()}":
-        sys.exit(f"{program}: it says `{said}` instead of `cascade {version()}`")
+    if said != f"{program.stem} {version()}":
+        sys.exit(f"{program}: it says `{said}` instead of `{program.stem} {version()}`")
 
 
 def main():

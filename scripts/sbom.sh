@@ -11,10 +11,10 @@ targets=$(sed -n 's/.*{ target: \([^,]*\),.*/\1/p' .github/workflows/release.yml
 [ -n "$targets" ] || { echo "$0: release.yml names no target" >&2; exit 1; }
 for target in $targets; do
   name=cascade-$version-$target.cdx
-  # It writes a file into the folder of every member; only the program's is of use.
-  cargo cyclonedx --quiet --manifest-path crates/cascade-cli/Cargo.toml --format json --target "$target" \
+  # It writes a file into the folder of every member; only that of the larger program is of use.
+  cargo cyclonedx --quiet --manifest-path crates/lab/cascade-lab/Cargo.toml --format json --target "$target" \
     --override-filename "$name"
-  mv "crates/cascade-cli/$name.json" "$out/$name.json"
+  mv "crates/lab/cascade-lab/$name.json" "$out/$name.json"
   find crates -name "$name.json" -delete
   echo "$out/$name.json"
 done

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the bigrams of a corpus on Apache Spark: the same table as `cascade bigram build` on one machine.
+"""Counts the bigrams of a corpus on Apache Spark: the same table as `cascade-lab bigram build` on one machine.
 
     spark-submit scripts/spark_bigrams.py --tokenizer tokenizer.json --shared /mnt/counts --out table.safetensors \\
         /mnt/enwiki/enwiki-20240601-pages-articles*.xml.bz2
 
-Each input is a part of a dump or a file of a corpus, and a task of the cluster: `cascade bigram count` writes its counts as
-Parquet, Spark SQL adds them up, and `cascade bigram reduce` makes the table. All machines see the inputs, the tokenizer and the
+Each input is a part of a dump or a file of a corpus, and a task of the cluster: `cascade-lab bigram count` writes its counts as
+Parquet, Spark SQL adds them up, and `cascade-lab bigram reduce` makes the table. All machines see the inputs, the tokenizer and the
 folder --shared under the same paths, and have the program. Parts that are there already are not counted again.
 """
 
@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--shared", required=True, type=Path, help="a folder that all machines see")
     parser.add_argument("--out", required=True, help="the table")
     parser.add_argument("--program", default="cascade")
-    parser.add_argument("--reduce", default=[], nargs=argparse.REMAINDER, help="all that follows is for `cascade bigram reduce`")
+    parser.add_argument("--reduce", default=[], nargs=argparse.REMAINDER, help="all that follows is for `cascade-lab bigram reduce`")
     args = parser.parse_args()
     spark = SparkSession.builder.appName("cascade bigrams").getOrCreate()
 

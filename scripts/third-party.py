@@ -78,7 +78,7 @@ def document(packages):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--package", default="cascade-cli")
+    parser.add_argument("--package", default="cascade-lab")
     parser.add_argument("--target", help="leave out what other systems need")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()

@@ -6,7 +6,7 @@ around punctuation, quotes of two apostrophes.
     scripts/undo_wikitext.py tune.tsv validation.tsv test.tsv > wikisplit.txt
 
 Headings are left out, and of tables (.tsv) all columns but the first. Each paragraph is a document, with a blank line
-after it, as `cascade bigram` reads plain text.
+after it, as `cascade-lab bigram` reads plain text.
 """
 
 import sys

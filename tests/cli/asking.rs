@@ -1,10 +1,31 @@
 //! Prompts, chat templates, and models without a configuration.
 
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, piped, project, stdout};
+use crate::common::{cascade, error, program_of, project, stdout};
+
+/// Runs a program as [`cascade`] does, with a text on standard input.
+pub(crate) fn piped(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(program_of(args.first().unwrap_or(&"")))
+        .args(args)
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .env("HF_HOME", "/nonexistent/hf")
+        .env_remove("HF_HUB_OFFLINE")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that does not read its input closes it.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
 
 const SMALL: &str = "embedded:demo-llama-small";
 
@@ -226,7 +247,7 @@ fn standard_input_is_a_prompt() {
     // Without a model, an empty pipe means the demo, as /dev/null does.
     let demo = piped(&["run", "--limit", "1", "--max-new-tokens", "2"], "");
     assert!(stdout(&demo).contains("[1/1]"));
-    let mut latin = std::process::Command::new(env!("CARGO_BIN_EXE_cascade"));
+    let mut latin = Command::new(env!("CARGO_BIN_EXE_cascade"));
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), b"caf\xe9").unwrap();
     let latin = latin

@@ -1,6 +1,7 @@
 //! `cascade chat`, from a pipe.
 
-use crate::common::{error, piped, stdout};
+use crate::asking::piped;
+use crate::common::{error, stdout};
 
 const BASE: [&str; 6] = [
     "chat",

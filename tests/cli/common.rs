@@ -1,12 +1,37 @@
 //! Runs the command, and checks how it ends.
 
-use std::io::Write;
-use std::path::Path;
+use std::env::consts::EXE_SUFFIX;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Runs `cascade`, without a network and without models in the hub's cache.
+/// The program that has a command: `cascade`, or `cascade-lab`. One of them is a program of the
+/// package whose tests run; the other stands beside it where those of the workspace are built.
+pub(crate) fn program_of(command: &str) -> PathBuf {
+    const LABORATORY: [&str; 9] = [
+        "bigram",
+        "demo",
+        "ngram",
+        "replay",
+        "reproduce",
+        "theory",
+        "trace",
+        "train",
+        "tune",
+    ];
+    let own = option_env!("CARGO_BIN_EXE_cascade").or(option_env!("CARGO_BIN_EXE_cascade-lab"));
+    let name = if LABORATORY.contains(&command) {
+        "cascade-lab"
+    } else {
+        "cascade"
+    };
+    let program = Path::new(own.unwrap()).with_file_name(format!("{name}{EXE_SUFFIX}"));
+    assert!(program.exists(), "{program:?}: build the workspace first");
+    program
+}
+
+/// Runs `cascade` or `cascade-lab`, without a network and without models in the hub's cache.
 pub(crate) fn cascade(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade"))
+    Command::new(program_of(args.first().unwrap_or(&"")))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")
@@ -14,25 +39,6 @@ pub(crate) fn cascade(args: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .unwrap()
-}
-
-/// Runs `cascade` with a text on standard input, as [`cascade`] otherwise.
-pub(crate) fn piped(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .args(args)
-        .env("HF_ENDPOINT", "http://127.0.0.1:9")
-        .env("HF_HOME", "/nonexistent/hf")
-        .env_remove("HF_HUB_OFFLINE")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // A program that does not read its input closes it.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    child.wait_with_output().unwrap()
 }
 
 /// Standard output of a command that must succeed.
@@ -56,18 +62,9 @@ pub(crate) fn error(output: &Output) -> String {
     message
 }
 
-/// The configuration of a demo family with a K matrix, so that what is drafted does not depend on
-/// times.
-pub(crate) fn demo_with_k(family: &str) -> String {
-    let demo = std::fs::read_to_string(project(&format!("configs/demo-{family}.yaml")));
-    format!(
-        "{}k: {{ matrix: [[6, 1, 1], [0, 1, 1], [0, 0, 1]] }}\n",
-        demo.unwrap()
-    )
-}
-
 /// A file of the repository.
 pub(crate) fn project(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.join(path).display().to_string()
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = folders.find(|folder| folder.join("Cargo.lock").exists());
+    root.unwrap().join(path).display().to_string()
 }

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::project;
+use crate::common::{program_of, project};
 
 fn start(args: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_cascade"))
+    Command::new(program_of(args[0]))
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{error, project, stdout};
+use crate::common::{error, program_of, project, stdout};
 
 /// The configurations, with the names of their targets and of their bigram tables, which are for
 /// the real vocabularies.
@@ -18,7 +18,7 @@ const CONFIGS: [(&str, &str, &str); 3] = [
 ];
 
 fn cascade(cache: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade"))
+    Command::new(program_of(args[0]))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HUB_CACHE", cache)

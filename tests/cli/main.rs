@@ -1,11 +1,11 @@
-//! The `cascade` command as people use it.
+//! The `cascade` command as people use it. What is the same in both programs (interrupts, outputs,
+//! terminals, memory) is tested here for both.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod arguments;
 mod asking;
 mod batch;
 mod bench;
-mod bigram;
 mod chat;
 mod check_lossless;
 mod commands;
@@ -16,14 +16,8 @@ mod gpu_driver;
 mod interrupts;
 mod lookalikes;
 mod memory;
-mod ngram;
 mod outputs;
 mod pairs;
 mod serve;
 mod terminal;
-mod theory_ewif;
-mod theory_simulate;
 mod together;
-mod trace;
-mod train;
-mod tune;

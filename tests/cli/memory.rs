@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
-use crate::common::{cascade, error};
+use crate::common::{cascade, error, program_of};
 
 /// Limits in KiB, of which the greatest is enough for every command here.
 const LIMITS: std::ops::RangeInclusive<usize> = 60_000..=700_000;
@@ -21,7 +21,7 @@ fn limited(kib: usize, args: &[&str]) -> Command {
             "-c",
             &format!("ulimit -v {kib}; ulimit -c 0; exec \"$0\" \"$@\""),
         ])
-        .arg(env!("CARGO_BIN_EXE_cascade"))
+        .arg(program_of(args[0]))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{error, project, stdout};
+use crate::common::{error, program_of, project, stdout};
 
 /// A folder with inputs of all kinds.
 struct Folder(tempfile::TempDir);
@@ -212,7 +212,7 @@ fn what_a_killed_command_has_left_is_removed() {
     let left = folder.path(".cascade-partial-abcdef");
     let living = cascade_core::fs::AtomicFile::create(folder.path("another")).unwrap();
     fs::write(&left, "half").unwrap();
-    let command = Command::new(env!("CARGO_BIN_EXE_cascade"))
+    let command = Command::new(program_of("bigram"))
         .args("bigram export table --json out.json".split(' '))
         .current_dir(folder.0.path())
         .output()
@@ -324,7 +324,7 @@ fn an_import_does_not_advise_to_resume() {
 }
 
 fn reproduce(folder: &Path, args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade"))
+    Command::new(program_of("reproduce"))
         .args(["reproduce"])
         .args(args.split(' '))
         .current_dir(folder)

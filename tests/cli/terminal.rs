@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::common::project;
+use crate::common::{program_of, project};
 
 /// A window title, a cleared screen, a bell, an 8-bit control sequence, and reversed text.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\u{202e}esrever\u{2066}\u{7f}";
@@ -11,7 +11,8 @@ const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\u{202e}esrever\u{20
 /// What the program prints, standard output and error, on a pseudo-terminal, which `script` makes.
 fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
     let quoted = |arg: &&str| format!("'{}'", arg.replace('\'', r"'\''"));
-    let program = quoted(&env!("CARGO_BIN_EXE_cascade"));
+    let program = program_of(args.first().unwrap_or(&""));
+    let program = quoted(&program.to_str().unwrap());
     let args: Vec<String> = args.iter().map(quoted).collect();
     let command = format!("exec {program} {}", args.join(" "));
     let output = Command::new("script")
@@ -35,7 +36,7 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
 
 /// The same in two pipes.
 fn piped(args: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade"));
+    let mut command = Command::new(program_of(args.first().unwrap_or(&"")));
     let output = command.args(args).stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }

@@ -68,11 +68,11 @@ rm configs && cp -R "$REPOSITORY/configs" configs
 for pair in vicuna-7b:llama vicuna-7b-tree:llama t5-xxl:t5 spec-bench-max-gram:llama; do
   config=configs/${pair%:*}.yaml kind=${pair#*:}
   target=$([ "$kind" = t5 ] && echo google/flan-t5-xxl || echo lmsys/vicuna-7b-v1.3)
-  [ -e "$kind.safetensors" ] || quietly cascade bigram build README.md docs/*.md --tokenizer "$target" --out "$kind.safetensors"
+  [ -e "$kind.safetensors" ] || quietly cascade-lab bigram build README.md docs/*.md --tokenizer "$target" --out "$kind.safetensors"
   sed -i "s|embedded:$kind|$PWD/$kind.safetensors|" "$config"
 done
 cp "$PWD/llama.safetensors" table.safetensors
-quietly cascade bigram build README.md docs/*.md --order 2 --tokenizer lmsys/vicuna-7b-v1.3 --out enwiki-llama-2.safetensors
+quietly cascade-lab bigram build README.md docs/*.md --order 2 --tokenizer lmsys/vicuna-7b-v1.3 --out enwiki-llama-2.safetensors
 
 # Our own configurations.
 cp configs/demo-t5.yaml my.yaml
@@ -98,9 +98,9 @@ printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ max_gram_tre
 printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ model: embedded:demo-llama-base }]\nprompt: problem\n' > demo-base.yaml
 
 # Recordings.
-quietly cascade trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl
+quietly cascade-lab trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl
 cp t5.jsonl words.jsonl
-quietly cascade trace record --config chain.yaml --dataset spec-bench --data question.jsonl --template vicuna --max-new-tokens 12 \
+quietly cascade-lab trace record --config chain.yaml --dataset spec-bench --data question.jsonl --template vicuna --max-new-tokens 12 \
   --output vicuna.jsonl
 cp vicuna.jsonl vicuna-trace.jsonl
 cp vicuna.jsonl spec-bench.jsonl

@@ -13,35 +13,35 @@ use crate::at_most;
 
 /// What to generate with, from what, and how.
 #[derive(Debug, Args)]
-pub(crate) struct JobArgs {
+pub struct JobArgs {
     #[command(flatten)]
-    pub(crate) models: ModelArgs,
+    pub models: ModelArgs,
 
     #[command(flatten)]
-    pub(crate) input: InputArgs,
+    pub input: InputArgs,
 
     #[command(flatten)]
-    pub(crate) decoding: DecodingArgs,
+    pub decoding: DecodingArgs,
 
     /// Device of all models, overriding the configuration: auto, cpu or cuda:N, or candle:cpu and
     /// others of the second engine (docs/candle.md). auto is the first GPU if it can be used, else
     /// the CPU.
     #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<DeviceSpec>,
+    pub device: Option<DeviceSpec>,
 }
 
 /// A cascade: as a configuration, or by the names of its models.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and drafting")]
-pub(crate) struct ModelArgs {
+pub struct ModelArgs {
     /// Configuration of the cascade [default: an embedded demo].
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
 
     /// Target model, in place of a configuration: a folder, a hub id (org/name, org/name@revision)
     /// or embedded:NAME.
     #[arg(long, short, value_name = "MODEL", conflicts_with = "config")]
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
 
     /// Neural drafter, written as --model; repeat it, largest first. `head:MODEL` is a head that
     /// reads the target's hidden states. Without any, the Max-Gram tree drafts.
@@ -52,16 +52,16 @@ pub(crate) struct ModelArgs {
         requires = "model",
         conflicts_with = "config"
     )]
-    pub(crate) drafters: Vec<String>,
+    pub drafters: Vec<String>,
 
     /// Add the paper's Max-Gram after the neural drafters, or draft with it alone.
     #[arg(long, requires = "model", conflicts_with_all = ["config", "tree"])]
-    pub(crate) max_gram: bool,
+    pub max_gram: bool,
 
     /// Add the Max-Gram tree after the neural drafters; without neural drafters, it drafts anyway.
     /// Without --model, it takes the place of the demo's Max-Gram.
     #[arg(long, conflicts_with = "config")]
-    pub(crate) tree: bool,
+    pub tree: bool,
 
     /// Table of Max-Gram or of its tree: a file, embedded:NAME, or `none` [default: the embedded
     /// table of the target's vocabulary, if there is one]. Implies --max-gram after neural
@@ -72,7 +72,7 @@ pub(crate) struct ModelArgs {
         requires = "model",
         conflicts_with = "config"
     )]
-    pub(crate) ngram: Option<String>,
+    pub ngram: Option<String>,
 
     /// Number of tokens that each drafter adds, largest drafter first and Max-Gram last, such as -k
     /// 5,10; of a tree, its maximum depth [default: as many as pay; with --schedule static, see
@@ -85,51 +85,51 @@ pub(crate) struct ModelArgs {
         requires = "model",
         conflicts_with = "config"
     )]
-    pub(crate) draft_tokens: Option<Vec<usize>>,
+    pub draft_tokens: Option<Vec<usize>>,
 
     /// How much is drafted: `online`, a token only if its expected gain exceeds its measured cost,
     /// or `static`, what the K matrix says [default: `static` with --draft-tokens and where the
     /// configuration has `k`, else `online`].
     #[arg(long, value_name = "SCHEDULE")]
-    pub(crate) schedule: Option<ScheduleName>,
+    pub schedule: Option<ScheduleName>,
 
     /// Stop rule of all drafters, by which a draft ends early: length=N, heuristic[=START],
     /// confidence=P, adaptive_confidence[=P] or mdp[=COST] (docs/schedules.md). Changes the speed,
     /// never the output.
     #[arg(long, value_name = "RULE")]
-    pub(crate) stop_rule: Option<StopRuleConfig>,
+    pub stop_rule: Option<StopRuleConfig>,
 
     /// Maximum number of nodes of a draft [default: 64; with --schedule static, for the Max-Gram
     /// tree alone, 32 on a GPU and 8 on the CPU].
     #[arg(long, value_name = "N", requires = "model", conflicts_with = "config")]
-    pub(crate) nodes: Option<usize>,
+    pub nodes: Option<usize>,
 
     /// Lenience of drafters that review the drafts of smaller ones: they keep a token with up to L
     /// times the probability of an exact review, which is 1 [default: 1, or 3 with two neural
     /// drafters or more]. Changes the speed, never the output.
     #[arg(long, value_name = "L", requires = "model", conflicts_with = "config")]
-    pub(crate) lenience: Option<f32>,
+    pub lenience: Option<f32>,
 
     /// Measured costs of forwards of a model of the cascade, which the `online` schedule starts
     /// with: a file that `cascade bench model --save` wrote on this machine. Repeat it for each
     /// model. Changes the speed, never the output.
     #[arg(long = "costs", value_name = "FILE")]
-    pub(crate) costs: Vec<PathBuf>,
+    pub costs: Vec<PathBuf>,
 
     /// Keep the costs of --costs instead of updating them while running.
     #[arg(long, requires = "costs")]
-    pub(crate) fixed_costs: bool,
+    pub fixed_costs: bool,
 
     /// Data type of the weights of all models, overriding the configuration: f32, f16, bf16, q8_0,
     /// on a CPU also q4_0, or stored (as in the file) [default: stored for GGUF files; else
     /// bf16 on a GPU, f32 on a CPU].
     #[arg(long, value_name = "DTYPE")]
-    pub(crate) dtype: Option<DType>,
+    pub dtype: Option<DType>,
 
     /// Data type of keys and values on a CPU, overriding the configuration: f32, bf16 or f16. 16
     /// bits halve the memory and round the values [default: f32].
     #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
-    pub(crate) cache_dtype: Option<CacheType>,
+    pub cache_dtype: Option<CacheType>,
 
     /// Tokenizer of all models, for models that come without one: written as --model.
     #[arg(
@@ -138,12 +138,12 @@ pub(crate) struct ModelArgs {
         requires = "model",
         conflicts_with = "config"
     )]
-    pub(crate) tokenizer: Option<String>,
+    pub tokenizer: Option<String>,
 }
 
 /// How much is drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ScheduleName {
+pub enum ScheduleName {
     /// Draft a token only if its expected gain exceeds its measured cost.
     Online,
     /// Draft what the K matrix says.
@@ -153,77 +153,77 @@ pub(crate) enum ScheduleName {
 /// Where prompts come from.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompts")]
-pub(crate) struct InputArgs {
+pub struct InputArgs {
     /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
     /// is asked for, or the configuration has one: the demo's asks it as the question of a word
     /// problem.
     #[arg(value_name = "PROMPT", group = "input")]
-    pub(crate) positional: Option<String>,
+    pub positional: Option<String>,
 
     /// The same as PROMPT, for prompts that begin with a hyphen.
     #[arg(long, value_name = "TEXT", group = "input", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<String>,
+    pub prompt: Option<String>,
 
     /// Prompts, one JSON object per line: {"prompt": …}, or {"messages": [{"role": …, "content":
     /// …}, …]} for the chat template. Other fields are copied to --json output.
     #[arg(long, value_name = "FILE.jsonl", group = "input")]
-    pub(crate) prompts: Option<PathBuf>,
+    pub prompts: Option<PathBuf>,
 
     /// A dataset, formatted by a prompt template: problems, gsm8k, mmlu, humaneval, mbpp, alpaca,
     /// mt-bench, spec-bench, cnn-dailymail, prompts, or prompts:FIELD to read prompts from any
     /// field. All but problems, which the program makes, need --data. problems:KIND:SPLIT:SEED
-    /// chooses others than word-problem:test:0: see `cascade demo problems --help`.
+    /// chooses others than word-problem:test:0: see `cascade-lab demo problems --help`.
     #[arg(long, value_name = "NAME", group = "input")]
-    pub(crate) dataset: Option<Dataset>,
+    pub dataset: Option<Dataset>,
 
     /// The dataset's file: JSON lines, a JSON array or Parquet, plain or gzip, or CSV for mmlu; or
     /// a folder of such files. Or the Hugging Face hub: `hub` for the dataset's own repository and
     /// test split, `hub@REVISION`, or `hub:org/name[@REVISION][/SPLIT]`.
     #[arg(long, value_name = "FILE|hub", requires = "dataset")]
-    pub(crate) data: Option<DataSource>,
+    pub data: Option<DataSource>,
 
     /// Prompt template, overriding the configuration: one of the program's (vicuna, raw, …), a file
     /// (Jinja, or a tokenizer_config.json), or one of the model's by its name.
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) template: Option<String>,
+    pub template: Option<String>,
 
     /// Ask with the chat template that the model comes with.
     #[arg(long, conflicts_with = "template")]
-    pub(crate) chat: bool,
+    pub chat: bool,
 
     /// System message, for chat templates.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) system: Option<String>,
+    pub system: Option<String>,
 
     /// Variables of the chat template, as a JSON object: '{"enable_thinking": false}'.
     #[arg(long, value_name = "JSON")]
-    pub(crate) chat_template_kwargs: Option<Variables>,
+    pub chat_template_kwargs: Option<Variables>,
 
     /// Maximum number of prompts [default: all; of problems 1000].
     #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
-    pub(crate) limit: Option<usize>,
+    pub limit: Option<usize>,
 
     /// Number of prompts to skip first.
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) offset: usize,
+    pub offset: usize,
 
     /// Take a random sample of N of the selected prompts, in dataset order.
     #[arg(long, value_name = "N", conflicts_with_all = ["prompt", "positional"])]
-    pub(crate) sample: Option<usize>,
+    pub sample: Option<usize>,
 
     /// Seed of the random sample; the same on every machine [default: 0].
     #[arg(long, value_name = "S", requires = "sample")]
-    pub(crate) sample_seed: Option<u64>,
+    pub sample_seed: Option<u64>,
 }
 
 impl InputArgs {
     /// Whether no input was given.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.text().is_none() && self.prompts.is_none() && self.dataset.is_none()
     }
 
     /// The single prompt, however it was given.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         self.positional.as_deref().or(self.prompt.as_deref())
     }
 }
@@ -231,56 +231,108 @@ impl InputArgs {
 /// How tokens are chosen, and how many.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Decoding")]
-pub(crate) struct DecodingArgs {
+pub struct DecodingArgs {
     /// Maximum number of new tokens, overriding the configuration, whose default is 256.
     #[arg(long, value_name = "N")]
-    pub(crate) max_new_tokens: Option<usize>,
+    pub max_new_tokens: Option<usize>,
 
     /// Sampling temperature, overriding the configuration, whose default is 0: greedy decoding.
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    pub(crate) temperature: Option<f32>,
+    pub temperature: Option<f32>,
 
     /// Sample from the K most probable tokens only [default: from all].
     #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
+    pub top_k: Option<usize>,
 
     /// Nucleus sampling: sample from the smallest set of most probable tokens with total
     /// probability P.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) top_p: Option<f32>,
+    pub top_p: Option<f32>,
 
     /// Sample from tokens with at least P times the probability of the most probable token.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) min_p: Option<f32>,
+    pub min_p: Option<f32>,
 
     /// Make samples LOSSY: accept more drafted tokens, as long as each token's distribution differs
     /// from the target's by at most this total variation distance (above 0, up to 1). Needs a
     /// --temperature above 0.
     #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
-    pub(crate) lossy: Option<f64>,
+    pub lossy: Option<f64>,
 
     /// Sampling seed: the same seed gives the same output. Each further prompt, and each further
     /// turn, uses a hash of it [default: the configuration's, or 0].
     #[arg(long, value_name = "SEED")]
-    pub(crate) seed: Option<u64>,
+    pub seed: Option<u64>,
 
     /// Verification rule of samples: coupled (the text of a seed is that of plain decoding), or
     /// match, speculative, iterated or spec_infer (the same distribution, another text) [default:
     /// the configuration's, or coupled].
     #[arg(long, value_name = "RULE")]
-    pub(crate) rule: Option<Rule>,
+    pub rule: Option<Rule>,
 
     /// Text that ends an answer, and is not part of it; repeat it for several. Replaces those of
     /// the configuration.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) stop: Vec<String>,
+    pub stop: Vec<String>,
 }
 
 /// The most answers at a time: each has a thread, and caches of its own.
 const MOST_AT_A_TIME: usize = 256;
 
 /// Parses the N of `--batch`.
-pub(crate) fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
+pub fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
     let size = at_most(MOST_AT_A_TIME)(text)?;
     NonZeroUsize::new(size).ok_or_else(|| "give 1 or more".to_owned())
+}
+
+/// A size in bytes: `2GiB`, `512 MiB`, `4GB`, `1000000`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1_u64,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        "tib" | "t" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        unit => {
+            return Err(format!(
+                "unknown unit {unit}; give a size such as 512MiB or 2GiB"
+            ))
+        }
+    };
+    let number: f64 = digits
+        .trim()
+        .parse()
+        .map_err(|_| "give a size such as 512MiB or 2GiB".to_owned())?;
+    let bytes = number * unit as f64;
+    if !(1.0..1e18).contains(&bytes) {
+        return Err("give a size such as 512MiB or 2GiB".to_owned());
+    }
+    Ok(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_sizes() {
+        for (text, bytes) in [
+            ("2GiB", 2 << 30),
+            ("0.5 g", 1 << 29),
+            ("512mib", 512 << 20),
+            ("1000", 1000),
+            ("3GB", 3_000_000_000),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "-1", "2 GiBs", "nan", "0", "1e30"] {
+            assert!(size(text).unwrap_err().contains("2GiB"), "{text}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `cascade bench`: cost of forwards and steps on this machine.
 
 mod model;
-pub(crate) mod options;
+pub mod options;
 mod step;
 
 use anyhow::Result;

@@ -16,7 +16,6 @@ use self::command::{Command, Input};
 use self::lines::{Lines, Read};
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::costs::with_costs;
-use crate::demo::words;
 use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
@@ -25,6 +24,7 @@ use crate::run::{ending, set_colors, show_event, Color};
 use crate::show::{self, Totals};
 use crate::templates::{Asked, Chat, Template};
 use crate::terminal;
+use crate::word_problems;
 
 /// What answers if nothing is named: a model that reads conversations.
 const DEFAULT_CONFIG: &str = "embedded:demo-llama";
@@ -211,7 +211,7 @@ impl Conversation {
         let line = statistics(&generation, prompt.context.len());
         writeln!(out, "{end}")?;
         out.styled(dim, &line)?;
-        if let Some(remark) = words::remark(&self.config, text) {
+        if let Some(remark) = word_problems::remark(&self.config, text) {
             writeln!(out)?;
             out.styled(dim, &remark)?;
         }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 static GIVEN: OnceLock<Vec<String>> = OnceLock::new();
 
 /// Keeps arguments for those who record them.
-pub(crate) fn remember(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+pub fn remember(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let texts = arguments
         .iter()
@@ -16,6 +16,6 @@ pub(crate) fn remember(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsS
 }
 
 /// The arguments of this command, the program's name first.
-pub(crate) fn arguments() -> Vec<String> {
+pub fn arguments() -> Vec<String> {
     GIVEN.get().cloned().unwrap_or_default()
 }

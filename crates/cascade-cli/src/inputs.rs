@@ -38,11 +38,11 @@ const DEMO: Dataset = Dataset::Problems(ProblemSet::DEFAULT);
 const OF_TEMPLATE: usize = 256;
 
 /// An input of one or several turns.
-pub(crate) struct Input {
+pub struct Input {
     sample: Sample,
     template: Arc<Template>,
     /// Fields copied to the output.
-    pub(crate) fields: Map<String, Value>,
+    pub fields: Map<String, Value>,
 }
 
 impl Input {
@@ -63,45 +63,45 @@ impl Input {
     }
 
     /// Number of turns asked.
-    pub(crate) fn turns(&self) -> usize {
+    pub fn turns(&self) -> usize {
         self.template.turns(&self.sample.content)
     }
 
     /// Tokens that all turns may have with answers of so many: no token is shorter than a byte.
-    pub(crate) fn most_tokens(&self, of_answer: usize) -> usize {
+    pub fn most_tokens(&self, of_answer: usize) -> usize {
         let turns = self.sample.content.turns();
         let of_turn = |turn: &&str| turn.len() + OF_TEMPLATE + of_answer;
         turns.iter().map(of_turn).fold(0, usize::saturating_add)
     }
 
     /// The exact prompt after these answers.
-    pub(crate) fn prompt(&self, answers: &[String]) -> Result<PromptText> {
+    pub fn prompt(&self, answers: &[String]) -> Result<PromptText> {
         self.template.prompt(&self.sample, answers)
     }
 
     /// What makes its prompts.
-    pub(crate) fn template(&self) -> &Template {
+    pub fn template(&self) -> &Template {
         &self.template
     }
 
     /// Its id in the dataset.
-    pub(crate) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         &self.sample.id
     }
 
     /// Its subject or category, if the dataset has one.
-    pub(crate) fn category(&self) -> Option<&str> {
+    pub fn category(&self) -> Option<&str> {
         self.sample.category.as_deref()
     }
 
     /// The text shown for a turn, from 0.
-    pub(crate) fn title(&self, turn: usize) -> &str {
+    pub fn title(&self, turn: usize) -> &str {
         let turns = self.sample.content.turns();
         turns.get(turn).map_or("", |title| title.trim())
     }
 
     /// The known result, if there is one: of questions, which are asked in one turn.
-    pub(crate) fn solution(&self) -> Option<Solution> {
+    pub fn solution(&self) -> Option<Solution> {
         self.sample.solution()
     }
 
@@ -111,18 +111,18 @@ impl Input {
 }
 
 /// One turn of an input.
-pub(crate) struct Question<'a> {
-    pub(crate) input: &'a Input,
+pub struct Question<'a> {
+    pub input: &'a Input,
     /// Index of the input, from 0.
-    pub(crate) index: usize,
+    pub index: usize,
     /// Index of the turn, from 0.
-    pub(crate) turn: usize,
-    pub(crate) prompt: PromptText,
+    pub turn: usize,
+    pub prompt: PromptText,
 }
 
 impl Question<'_> {
     /// Which one it is, for errors.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         match self.input.turns() {
             1 => format!("prompt {}", self.index + 1),
             _ => format!("prompt {}, turn {}", self.index + 1, self.turn + 1),
@@ -130,18 +130,14 @@ impl Question<'_> {
     }
 
     /// Its seed, by that of the first turn of the first input.
-    pub(crate) fn seed(&self, first: u64) -> u64 {
+    pub fn seed(&self, first: u64) -> u64 {
         seed_of_turn(first, self.index, self.turn)
     }
 }
 
 /// All inputs, read and checked before the first prompt is answered. `piped` is what stands on
 /// standard input, if anything does and no prompt is given.
-pub(crate) fn inputs(
-    args: &InputArgs,
-    config: &Config,
-    piped: Option<String>,
-) -> Result<Vec<Input>> {
+pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Result<Vec<Input>> {
     let asked = Asked {
         config,
         template: args.template.as_deref(),
@@ -210,7 +206,7 @@ fn with_templates(
 }
 
 /// Number of inputs with turns that their template does not ask.
-pub(crate) fn cut_short(inputs: &[Input]) -> usize {
+pub fn cut_short(inputs: &[Input]) -> usize {
     inputs
         .iter()
         .filter(|input| input.has_unasked_turns())

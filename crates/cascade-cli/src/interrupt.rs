@@ -22,13 +22,13 @@ static COOPERATING: AtomicBool = AtomicBool::new(false);
 static SUMMARY: Mutex<Option<Summary>> = Mutex::new(None);
 
 /// The exit status after an interrupt.
-pub(crate) fn status() -> ExitCode {
+pub fn status() -> ExitCode {
     ExitCode::from(INTERRUPTED)
 }
 
 /// Ends this process on Ctrl-C, after printing what `summary` returns: what was done so far, and
 /// how to go on. It is called on another thread.
-pub(crate) fn on_interrupt(summary: impl Fn() -> String + Send + 'static) {
+pub fn on_interrupt(summary: impl Fn() -> String + Send + 'static) {
     if let Ok(mut place) = SUMMARY.lock() {
         *place = Some(Box::new(summary));
     }
@@ -36,19 +36,19 @@ pub(crate) fn on_interrupt(summary: impl Fn() -> String + Send + 'static) {
 }
 
 /// Lets Ctrl-C only set a flag, which the caller promises to look at.
-pub(crate) fn cooperate() {
+pub fn cooperate() {
     COOPERATING.store(true, SeqCst);
     watch();
 }
 
 /// Lets Ctrl-C only set a flag, until the result is dropped; what was pressed is then forgotten.
-pub(crate) fn cooperate_meanwhile() -> Meanwhile {
+pub fn cooperate_meanwhile() -> Meanwhile {
     cooperate();
     Meanwhile
 }
 
 /// A part of a command during which Ctrl-C only sets a flag.
-pub(crate) struct Meanwhile;
+pub struct Meanwhile;
 
 impl Drop for Meanwhile {
     fn drop(&mut self) {
@@ -58,12 +58,12 @@ impl Drop for Meanwhile {
 }
 
 /// Whether Ctrl-C was pressed.
-pub(crate) fn requested() -> bool {
+pub fn requested() -> bool {
     REQUESTED.load(SeqCst)
 }
 
 /// Goes on unless Ctrl-C was pressed.
-pub(crate) fn unless_requested() -> ControlFlow<()> {
+pub fn unless_requested() -> ControlFlow<()> {
     if requested() {
         ControlFlow::Break(())
     } else {
@@ -73,7 +73,7 @@ pub(crate) fn unless_requested() -> ControlFlow<()> {
 
 /// Begins to watch: from now on Ctrl-C ends the process with status 130. Where that is impossible,
 /// it ends the process as it always does.
-pub(crate) fn watch() {
+pub fn watch() {
     static WATCHING: std::sync::Once = std::sync::Once::new();
     WATCHING.call_once(|| drop(ctrlc::set_handler(interrupted)));
 }
@@ -93,7 +93,7 @@ fn interrupted() {
 
 /// Lets SIGTERM remove the files that are not complete before it ends this process as it always
 /// does.
-pub(crate) fn remove_temporaries_on_termination() {
+pub fn remove_temporaries_on_termination() {
     #[cfg(unix)]
     {
         use signal_hook::consts::SIGTERM;

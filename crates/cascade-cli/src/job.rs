@@ -21,21 +21,21 @@ use crate::terminal;
 const DEFAULT_CONFIG: &str = "embedded:demo-t5";
 
 /// A checked job; no model has been loaded yet.
-pub(crate) struct Job {
+pub struct Job {
     /// The configuration, its settings overridden by the arguments.
-    pub(crate) config: Config,
-    pub(crate) inputs: Vec<Input>,
+    pub config: Config,
+    pub inputs: Vec<Input>,
     /// How models are loaded: on which device, with which costs.
     assembly: AssembleOptions,
 }
 
 impl Job {
-    pub(crate) fn new(args: &JobArgs) -> Result<Self> {
+    pub fn new(args: &JobArgs) -> Result<Self> {
         Self::with_prompt(args, None)
     }
 
     /// The same with a prompt from standard input, if there is one.
-    pub(crate) fn with_prompt(args: &JobArgs, piped: Option<String>) -> Result<Self> {
+    pub fn with_prompt(args: &JobArgs, piped: Option<String>) -> Result<Self> {
         if args.models.model.is_some() && args.input.is_empty() && piped.is_none() {
             bail!(
                 "no prompt: give one at the end of the line, or --prompts FILE, --dataset NAME, or a \
@@ -67,7 +67,7 @@ impl Job {
 
     /// The files that it is read from, which no output may replace: prompts, templates, models and
     /// tables.
-    pub(crate) fn files(&self, args: &JobArgs) -> Vec<PathBuf> {
+    pub fn files(&self, args: &JobArgs) -> Vec<PathBuf> {
         let input = &args.input;
         let data = input.data.as_ref().and_then(|data| match data {
             DataSource::Local(path) => Some(path.clone()),
@@ -86,22 +86,22 @@ impl Job {
     }
 
     /// What is generated with.
-    pub(crate) fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         self.config.generation.options()
     }
 
     /// The models, to be loaded.
-    pub(crate) fn pool(&self) -> ModelPool {
+    pub fn pool(&self) -> ModelPool {
         self.config.pool(&self.assembly)
     }
 
     /// The cascade of this job's configuration with other drafters or settings.
-    pub(crate) fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
+    pub fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
         assemble(pool, config, self.chat())
     }
 
     /// Cascades of this job's configuration for so many texts at a time.
-    pub(crate) fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
+    pub fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
         Ok(match self.chat() {
             Some(template) => pool.assemble_batch_for_chat(&self.config, texts, template)?,
             None => pool.assemble_batch(&self.config, texts)?,
@@ -109,7 +109,7 @@ impl Job {
     }
 
     /// As many texts of the target alone as are generated at a time unless a number is given.
-    pub(crate) fn texts_at_a_time(&self, pool: &ModelPool) -> Result<NonZeroUsize> {
+    pub fn texts_at_a_time(&self, pool: &ModelPool) -> Result<NonZeroUsize> {
         let of_answer = self.config.generation.max_new_tokens;
         let lengths = self.inputs.iter().map(|input| input.most_tokens(of_answer));
         let longest = lengths.max().unwrap_or_default();
@@ -117,7 +117,7 @@ impl Job {
     }
 
     /// The tokens that end an answer.
-    pub(crate) fn end_tokens(&self, pool: &ModelPool, config: &Config) -> Result<Vec<TokenId>> {
+    pub fn end_tokens(&self, pool: &ModelPool, config: &Config) -> Result<Vec<TokenId>> {
         Ok(pool.end_tokens(config, self.chat())?)
     }
 
@@ -131,7 +131,7 @@ impl Job {
     }
 
     /// Loads the models, and prints warnings about what is valid but probably unintended.
-    pub(crate) fn assemble(&self, pool: &ModelPool) -> Result<Assembled> {
+    pub fn assemble(&self, pool: &ModelPool) -> Result<Assembled> {
         let assembled = self.assemble_as(pool, &self.config)?;
         say(&assembled);
         Ok(assembled)
@@ -139,7 +139,7 @@ impl Job {
 }
 
 /// Prints what should be known of an assembled cascade to standard error.
-pub(crate) fn say(assembled: &Assembled) {
+pub fn say(assembled: &Assembled) {
     say_notes(&assembled.notes);
     for warning in &assembled.warnings {
         terminal::warn(warning);
@@ -147,7 +147,7 @@ pub(crate) fn say(assembled: &Assembled) {
 }
 
 /// Prints what was decided in the user's place to standard error.
-pub(crate) fn say_notes(notes: &[String]) {
+pub fn say_notes(notes: &[String]) {
     for note in notes {
         terminal::note(format_args!("note: {note}"));
     }

@@ -1,8 +1,11 @@
 //! The `cascade` command.
 
-mod out_of_memory;
-
 use std::process::ExitCode;
+
+use cascade_cli::out_of_memory::OrEnd;
+
+#[global_allocator]
+static ALLOCATOR: OrEnd = OrEnd;
 
 fn main() -> ExitCode {
     cascade_cli::main_with(std::env::args_os()).into()

@@ -1,4 +1,4 @@
-//! `cascade man`.
+//! Manual pages.
 
 use std::io::Write;
 
@@ -8,22 +8,23 @@ use clap::Command;
 use crate::exit::ExitCode;
 
 /// Prints the manual page of the program, or of one of its commands.
-pub(crate) fn print(mut program: Command, names: &[String]) -> Result<ExitCode> {
+pub fn print(mut program: Command, names: &[String]) -> Result<ExitCode> {
     program.build();
     let mut command = &program;
     for name in names {
         command = match command.find_subcommand(name) {
             Some(found) => found,
             None => bail!(
-                "there is no command `{}`; see `cascade --help`",
-                names.join(" ")
+                "there is no command `{}`; see `{} --help`",
+                names.join(" "),
+                program.get_name()
             ),
         };
     }
     // A page is named after the whole command: cascade-bigram-build.
     let page = command
         .get_bin_name()
-        .unwrap_or("cascade")
+        .unwrap_or(program.get_name())
         .replace(' ', "-");
     let mut text = Vec::new();
     clap_mangen::Man::new(command.clone())

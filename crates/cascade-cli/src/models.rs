@@ -1,39 +1,21 @@
 //! From the arguments that name models to a configuration.
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
     Drafter, ModelPool, Neural, NgramTable, SamplingSettings, ScheduleConfig, StopRuleConfig,
     TextDrafter,
 };
 use cascade_engine::{Lenience, LossBudget, Placement, Rule, StopSequences};
-use cascade_eval::trace::Trace;
-use cascade_models::LoadedModel;
 
 use crate::args::{DecodingArgs, ModelArgs, ScheduleName};
-
-/// Refuses a model that the outputs of a trace say nothing about: of another vocabulary or another
-/// architecture than the recorded target. `flag` is what named it.
-pub(crate) fn refuse_another_kind(flag: &str, model: &LoadedModel, trace: &Trace) -> Result<()> {
-    let (name, label) = (&model.name, &trace.label);
-    ensure!(
-        model.tokenizer.fingerprint() == trace.header.tokenizer(),
-        "{flag} {name} has another tokenizer than the target of {label}: give a model of its family"
-    );
-    let (found, needed) = (model.info().architecture, trace.header.architecture);
-    ensure!(
-        found == needed,
-        "{flag} {name} is {found}, and the target of {label} {needed}: give a model of its family"
-    );
-    Ok(())
-}
 
 /// What a cascade of a command line is called in messages.
 const LABEL: &str = "command line";
 
 /// The configuration that the arguments name, or `default`; a device of the arguments matters to
 /// how large drafts are, and is not set.
-pub(crate) fn configuration(
+pub fn configuration(
     args: &ModelArgs,
     device: Option<DeviceSpec>,
     default: &str,
@@ -83,7 +65,7 @@ fn set_types(config: &mut Config, args: &ModelArgs) {
 }
 
 /// The configuration with the schedule of the arguments, if they name one.
-pub(crate) fn with_schedule(config: Config, name: Option<ScheduleName>) -> Result<Config> {
+pub fn with_schedule(config: Config, name: Option<ScheduleName>) -> Result<Config> {
     match name {
         Some(ScheduleName::Online) if !config.drafters().is_empty() => {
             let mut config = config.with_schedule(ScheduleConfig::Online)?;
@@ -99,7 +81,7 @@ pub(crate) fn with_schedule(config: Config, name: Option<ScheduleName>) -> Resul
 }
 
 /// Sets the stop rule of all drafters, if there is one.
-pub(crate) fn set_stop_rule(config: &mut Config, rule: Option<StopRuleConfig>) {
+pub fn set_stop_rule(config: &mut Config, rule: Option<StopRuleConfig>) {
     if rule.is_some() {
         for drafter in config.drafters_mut() {
             drafter.stop_rule_mut().clone_from(&rule);
@@ -108,7 +90,7 @@ pub(crate) fn set_stop_rule(config: &mut Config, rule: Option<StopRuleConfig>) {
 }
 
 /// Sets what the arguments say about decoding.
-pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<()> {
+pub fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<()> {
     let generation = &mut config.generation;
     generation.sampling = sampling(args, generation.sampling)?;
     if let Some(length) = args.max_new_tokens {
@@ -165,7 +147,7 @@ fn set_rule(config: &mut Config, rule: Rule) {
 }
 
 /// The cascade of a configuration, for conversations if there is a chat template.
-pub(crate) fn assemble(
+pub fn assemble(
     pool: &ModelPool,
     config: &Config,
     template: Option<&ChatTemplate>,

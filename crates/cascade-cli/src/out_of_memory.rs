@@ -17,10 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 /// The system's allocator, which ends this process if there is no memory.
-struct OrEnd;
-
-#[global_allocator]
-static ALLOCATOR: OrEnd = OrEnd;
+#[derive(Debug)]
+pub struct OrEnd;
 
 // SAFETY: everything is what the system's allocator does with the same arguments.
 unsafe impl GlobalAlloc for OrEnd {

@@ -12,7 +12,7 @@ use crate::{interrupt, terminal};
 ///
 /// # Errors
 /// As [`Output::check`].
-pub(crate) fn check<P: AsRef<Path>>(
+pub fn check<P: AsRef<Path>>(
     path: impl Into<PathBuf>,
     existing: Existing,
     inputs: impl IntoIterator<Item = P>,
@@ -26,7 +26,7 @@ pub(crate) fn check<P: AsRef<Path>>(
 ///
 /// # Errors
 /// As [`Output::check`].
-pub(crate) fn check_folder(
+pub fn check_folder(
     folder: &Path,
     inputs: impl IntoIterator<Item = PathBuf>,
     is_written: impl Fn(&str) -> bool,
@@ -48,19 +48,19 @@ pub(crate) fn check_folder(
 
 /// What is printed, on its way to a file that is whole or not there; to standard output if there is
 /// none.
-pub(crate) struct Printed {
+pub struct Printed {
     file: Option<AtomicFile>,
 }
 
 impl Printed {
     /// Begins the file.
-    pub(crate) fn begin(output: Option<&Output>) -> std::io::Result<Self> {
+    pub fn begin(output: Option<&Output>) -> std::io::Result<Self> {
         let file = output.map(Output::begin).transpose()?;
         Ok(Self { file })
     }
 
     /// Where to print.
-    pub(crate) fn out(&self) -> std::io::Result<Out> {
+    pub fn out(&self) -> std::io::Result<Out> {
         Ok(match &self.file {
             None => terminal::stdout(),
             Some(file) => terminal::file(file.file().try_clone()?),
@@ -68,13 +68,13 @@ impl Printed {
     }
 
     /// Puts the file into its place, after everything was printed.
-    pub(crate) fn commit(self) -> std::io::Result<()> {
+    pub fn commit(self) -> std::io::Result<()> {
         self.file.map_or(Ok(()), AtomicFile::commit)
     }
 }
 
 /// Prepares a folder for files that are written into it.
-pub(crate) fn prepare(folder: &Path) {
+pub fn prepare(folder: &Path) {
     interrupt::remove_temporaries_on_termination();
     for left in cascade_core::fs::remove_leftovers(folder) {
         terminal::note(format_args!(

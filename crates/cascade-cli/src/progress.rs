@@ -13,7 +13,7 @@ const FIRST: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Progress on standard error. Cleared when it is dropped.
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     lines: Option<Lines>,
     message: String,
@@ -21,7 +21,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Progress of so many units of work, named in the plural.
-    pub(crate) fn new(length: usize, unit: &'static str) -> Self {
+    pub fn new(length: usize, unit: &'static str) -> Self {
         let on_terminal = std::io::stderr().is_terminal() && !terminal::is_quiet();
         Self::with(length as u64, unit, on_terminal)
     }
@@ -46,14 +46,14 @@ impl Progress {
     }
 
     /// What stands after the number of units.
-    pub(crate) fn say(&mut self, message: &str) {
+    pub fn say(&mut self, message: &str) {
         self.message = terminal::visible(message);
         self.bar.set_message(format!(", {}", self.message));
         self.print();
     }
 
     /// A unit is done.
-    pub(crate) fn step(&mut self) {
+    pub fn step(&mut self) {
         self.bar.inc(1);
         if let Some(lines) = &mut self.lines {
             lines.done += 1;
@@ -79,7 +79,7 @@ impl Drop for Progress {
 }
 
 /// Plain lines, of which few are printed.
-pub(crate) struct Lines {
+pub struct Lines {
     unit: &'static str,
     length: u64,
     done: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(length: u64, unit: &'static str, begun: Instant) -> Self {
+    pub fn new(length: u64, unit: &'static str, begun: Instant) -> Self {
         Self {
             unit,
             length,
@@ -119,7 +119,7 @@ impl Lines {
     }
 
     /// The time since the beginning, if it is time for a line.
-    pub(crate) fn is_due(&mut self, now: Instant) -> Option<Duration> {
+    pub fn is_due(&mut self, now: Instant) -> Option<Duration> {
         let elapsed = now.saturating_duration_since(self.begun);
         if elapsed < self.due {
             return None;

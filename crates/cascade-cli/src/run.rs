@@ -17,7 +17,6 @@ use clap::{Args, ValueEnum};
 use crate::args::{batch_size, InputArgs, JobArgs};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
-use crate::demo::words;
 use crate::exit::ExitCode;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
@@ -28,6 +27,7 @@ use crate::show::{self, Totals};
 use crate::stdin;
 use crate::templates::PromptText;
 use crate::terminal::{self, Out};
+use crate::word_problems;
 
 /// Exit status when the output differs from plain decoding.
 const DIFFERENT: u8 = 1;
@@ -175,7 +175,7 @@ fn remark(input: &InputArgs, job: &Job) {
     let (None, None, [question]) = (&input.dataset, &input.prompts, &job.inputs[..]) else {
         return;
     };
-    if let Some(remark) = words::remark(&job.config, question.title(0)) {
+    if let Some(remark) = word_problems::remark(&job.config, question.title(0)) {
         terminal::note(format_args!("note: {remark}"));
     }
 }

@@ -11,13 +11,12 @@ use cascade_serve::{Limits, ServeOptions, Served, Server};
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::args::{DecodingArgs, ModelArgs};
+use crate::args::{size, DecodingArgs, ModelArgs};
 use crate::at_most;
 use crate::costs::with_costs;
 use crate::exit::ExitCode;
 use crate::health;
 use crate::models::{configuration, set_decoding};
-use crate::tables::size;
 use crate::templates::{Asked, Template};
 use crate::terminal;
 

@@ -16,15 +16,15 @@ use crate::terminal;
 
 /// A prompt as text.
 #[derive(Clone, Debug)]
-pub(crate) struct PromptText {
-    pub(crate) text: String,
+pub struct PromptText {
+    pub text: String,
     /// Whether the text holds all special tokens, so that none are put around it.
-    pub(crate) verbatim: bool,
+    pub verbatim: bool,
 }
 
 impl PromptText {
     /// Its tokens.
-    pub(crate) fn encode(&self, cascade: &Cascade) -> cascade_engine::Result<Prompt> {
+    pub fn encode(&self, cascade: &Cascade) -> cascade_engine::Result<Prompt> {
         let surrounded = cascade.encode(&self.text)?;
         if !self.verbatim {
             return Ok(surrounded);
@@ -66,7 +66,7 @@ fn warn_once(warnings: Vec<String>) {
 
 /// What makes prompts.
 #[derive(Clone, Debug)]
-pub(crate) enum Template {
+pub enum Template {
     /// One of the program's own.
     Plain(PromptTemplate),
     /// Messages, put into a chat template.
@@ -75,14 +75,14 @@ pub(crate) enum Template {
 
 /// A chat template, and the system message that precedes every conversation.
 #[derive(Clone, Debug)]
-pub(crate) struct Chat {
-    pub(crate) template: ChatTemplate,
-    pub(crate) system: Option<String>,
+pub struct Chat {
+    pub template: ChatTemplate,
+    pub system: Option<String>,
 }
 
 impl Template {
     /// What it is called.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Plain(template) => template.name(),
             Self::Chat(chat) => chat.template.name(),
@@ -90,7 +90,7 @@ impl Template {
     }
 
     /// Number of turns that it asks.
-    pub(crate) fn turns(&self, content: &Content) -> usize {
+    pub fn turns(&self, content: &Content) -> usize {
         match self {
             Self::Plain(template) => template.turns(content),
             Self::Chat(_) => content.turns().len(),
@@ -98,7 +98,7 @@ impl Template {
     }
 
     /// The prompt after these answers.
-    pub(crate) fn prompt(&self, sample: &Sample, answers: &[String]) -> Result<PromptText> {
+    pub fn prompt(&self, sample: &Sample, answers: &[String]) -> Result<PromptText> {
         match self {
             Self::Plain(template) => Ok(PromptText {
                 text: sample.prompt_after(*template, answers)?,
@@ -111,7 +111,7 @@ impl Template {
 
 impl Chat {
     /// The prompt that asks for the answer to the last message.
-    pub(crate) fn render(&self, messages: &[Message]) -> Result<PromptText> {
+    pub fn render(&self, messages: &[Message]) -> Result<PromptText> {
         let text = self.template.render(messages)?;
         warn_once(self.template.warnings(messages, &text));
         Ok(PromptText {
@@ -146,21 +146,21 @@ impl Chat {
 
 /// What the arguments say about templates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) config: &'a Config,
+pub struct Asked<'a> {
+    pub config: &'a Config,
     /// `--template`.
-    pub(crate) template: Option<&'a str>,
+    pub template: Option<&'a str>,
     /// `--chat`.
-    pub(crate) chat: bool,
+    pub chat: bool,
     /// `--system`.
-    pub(crate) system: Option<&'a str>,
+    pub system: Option<&'a str>,
     /// `--chat-template-kwargs`.
-    pub(crate) variables: Option<&'a Variables>,
+    pub variables: Option<&'a Variables>,
 }
 
 impl Asked<'_> {
     /// The template that was asked for, or `default`.
-    pub(crate) fn template(&self, default: PromptTemplate) -> Result<Template> {
+    pub fn template(&self, default: PromptTemplate) -> Result<Template> {
         match self.template {
             _ if self.chat => self.chat_template(self.own(None)?),
             None => self.plain(default),
@@ -174,7 +174,7 @@ impl Asked<'_> {
 
     /// The template of a conversation that has messages already: what was asked for, or the model's
     /// own, or Vicuna's where the configuration asks in its form.
-    pub(crate) fn for_conversations(&self) -> Result<Template> {
+    pub fn for_conversations(&self) -> Result<Template> {
         if self.chat || self.template.is_some() {
             return self.template(PromptTemplate::Raw);
         }
@@ -188,13 +188,13 @@ impl Asked<'_> {
     }
 
     /// Whether conversations have a form though none was asked for.
-    pub(crate) fn has_conversations(&self) -> Result<bool> {
+    pub fn has_conversations(&self) -> Result<bool> {
         let own = self.config.target_chat(&AssembleOptions::default())?;
         Ok(self.config.prompt.is_conversation() || own.templates()?.is_some())
     }
 
     /// A conversation in the form of a template for single prompts, if it is one of conversations.
-    pub(crate) fn conversational(&self, template: PromptTemplate) -> Result<Chat> {
+    pub fn conversational(&self, template: PromptTemplate) -> Result<Chat> {
         if !template.is_conversation() {
             bail!(
                 "the prompt template {template} has no place for a conversation; take --template vicuna, or \

@@ -15,22 +15,22 @@ use anstyle::Style;
 use serde::Serialize;
 
 /// Where results go: standard output, or a file.
-pub(crate) type Out = Printer<Box<dyn Write>>;
+pub type Out = Printer<Box<dyn Write>>;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Leaves out notes and progress from now on.
-pub(crate) fn set_quiet(quiet: bool) {
+pub fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Relaxed);
 }
 
 /// Whether only results, warnings and errors are to be printed.
-pub(crate) fn is_quiet() -> bool {
+pub fn is_quiet() -> bool {
     QUIET.load(Relaxed)
 }
 
 /// Standard output, locked.
-pub(crate) fn stdout() -> Out {
+pub fn stdout() -> Out {
     let stdout = io::stdout();
     let styled = AutoStream::choice(&stdout) != ColorChoice::Never;
     let on_terminal = stdout.is_terminal();
@@ -39,12 +39,12 @@ pub(crate) fn stdout() -> Out {
 }
 
 /// A file in place of standard output: without styles.
-pub(crate) fn file(file: File) -> Out {
+pub fn file(file: File) -> Out {
     Printer::new(Box::new(BufWriter::new(file)), false, false)
 }
 
 /// Standard error, locked.
-pub(crate) fn stderr() -> Printer<AutoStream<StderrLock<'static>>> {
+pub fn stderr() -> Printer<AutoStream<StderrLock<'static>>> {
     let stderr = io::stderr();
     let styled = AutoStream::choice(&stderr) != ColorChoice::Never;
     let on_terminal = stderr.is_terminal();
@@ -52,24 +52,24 @@ pub(crate) fn stderr() -> Printer<AutoStream<StderrLock<'static>>> {
 }
 
 /// Prints a line to standard error, unless nobody wants to know.
-pub(crate) fn note(line: Arguments<'_>) {
+pub fn note(line: Arguments<'_>) {
     if !is_quiet() {
         error(line);
     }
 }
 
 /// Prints a line to standard error in any case. That nobody can read it is no reason to stop.
-pub(crate) fn error(line: Arguments<'_>) {
+pub fn error(line: Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }
 
 /// Prints a warning to standard error in any case.
-pub(crate) fn warn(warning: impl std::fmt::Display) {
+pub fn warn(warning: impl std::fmt::Display) {
     error(format_args!("warning: {warning}"));
 }
 
 /// A text as a terminal may have it.
-pub(crate) fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
         if is_control(c) {
@@ -89,7 +89,7 @@ fn is_control(c: char) -> bool {
 }
 
 /// Writes to a terminal what it may have, and to anything else every byte as it is.
-pub(crate) struct Printer<W: Write> {
+pub struct Printer<W: Write> {
     out: W,
     on_terminal: bool,
     styled: bool,
@@ -108,7 +108,7 @@ impl<W: Write> Printer<W> {
     }
 
     /// Writes a text in a style of our own, if this stream shows styles.
-    pub(crate) fn styled(&mut self, style: Style, text: &str) -> io::Result<()> {
+    pub fn styled(&mut self, style: Style, text: &str) -> io::Result<()> {
         if !self.styled || style == Style::new() {
             return self.write_all(text.as_bytes());
         }
@@ -148,7 +148,7 @@ impl<W: Write> Printer<W> {
 }
 
 /// Writes a value as a line of JSON, which no reader takes for several.
-pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+pub fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let line = cascade_core::fs::one_line(serde_json::to_string(value)?);
     writeln!(out, "{line}")
 }
@@ -180,7 +180,7 @@ impl<W: Write> Drop for Printer<W> {
 }
 
 /// 1234567 as 1,234,567.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

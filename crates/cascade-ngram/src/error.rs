@@ -42,7 +42,7 @@ pub enum Error {
     /// A safetensors file whose metadata does not declare a bigram table.
     #[error(
         "{file} is not a bigram table: its metadata has no `format` of `cascade-bigram`; \
-         build one with `cascade bigram build`"
+         build one with `cascade-lab bigram build`"
     )]
     NotATable {
         /// The file.
@@ -52,7 +52,7 @@ pub enum Error {
     /// An n-gram table where a bigram table is needed.
     #[error(
         "{file} is an n-gram table, and a bigram table is needed here; \
-         build one with `cascade bigram build`, without --order"
+         build one with `cascade-lab bigram build`, without --order"
     )]
     NgramTable {
         /// The file.
@@ -62,7 +62,7 @@ pub enum Error {
     /// A safetensors file whose metadata declares neither an n-gram table nor a bigram table.
     #[error(
         "{file} is not an n-gram table: its metadata has no `format` of `cascade-ngram` or `cascade-bigram`; \
-         build one with `cascade bigram build --order 2`"
+         build one with `cascade-lab bigram build --order 2`"
     )]
     NotAnNgramTable {
         /// The file.
@@ -96,7 +96,7 @@ pub enum Error {
     /// A table for another vocabulary.
     #[error(
         "{file} was built for another tokenizer: the table has {found}, the model has {expected}; \
-         build one for this tokenizer with `cascade bigram build`"
+         build one for this tokenizer with `cascade-lab bigram build`"
     )]
     Tokenizer {
         /// The file.

@@ -65,7 +65,7 @@ pub enum ClassifierError {
         source: std::io::Error,
     },
     /// It is no classifier.
-    #[error("{}: {problem}; `cascade train classifier` makes such files", file.display())]
+    #[error("{}: {problem}; `cascade-lab train classifier` makes such files", file.display())]
     Format {
         /// The file.
         file: PathBuf,

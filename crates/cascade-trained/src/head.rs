@@ -88,7 +88,7 @@ pub enum HeadError {
     #[error(transparent)]
     Weights(#[from] cascade_models::Error),
     /// It is no head.
-    #[error("{}: {problem}; `cascade train head` makes such folders", folder.display())]
+    #[error("{}: {problem}; `cascade-lab train head` makes such folders", folder.display())]
     Format {
         /// The folder.
         folder: PathBuf,

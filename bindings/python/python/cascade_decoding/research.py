@@ -110,7 +110,7 @@ def record(
     device: Optional[str] = None,
     **options: Any,
 ) -> Trace:
-    """Records the target's answers, by plain decoding: ``cascade trace record``. No drafter is loaded.
+    """Records the target's answers, by plain decoding: ``cascade-lab trace record``. No drafter is loaded.
 
     ``top_probabilities``: of samples, that many of the most probable tokens at each position.
     ``options`` are those of :class:`Cascade`'s methods. All answers are kept in memory, and Ctrl-C loses
@@ -143,7 +143,7 @@ def replay(
     offset: int = 0,
     device: Optional[str] = None,
 ) -> Replayed:
-    """Runs the configuration's drafters against a recorded target: ``cascade replay``.
+    """Runs the configuration's drafters against a recorded target: ``cascade-lab replay``.
 
     Tokens, steps and calls equal those of a run with the real target, which is not loaded.
     """
@@ -164,7 +164,7 @@ def tune(
     check: int = 3,
     device: Optional[str] = None,
 ) -> Row:
-    """Searches the K matrix and lenience of least time: ``cascade tune``.
+    """Searches the K matrix and lenience of least time: ``cascade-lab tune``.
 
     ``costs``: what a forward takes: ``"measured"`` on this machine, ``"parameters"`` (in proportion to
     them), or a number for the target and for each neural drafter; the last loads no target. A further row
@@ -202,7 +202,7 @@ def build_table(
     resume: bool = False,
     force: bool = False,
 ) -> Table:
-    """Counts text into a table, and opens it: ``cascade bigram build``.
+    """Counts text into a table, and opens it: ``cascade-lab bigram build``.
 
     ``inputs``: MediaWiki dumps, Parquet, JSONL or text, also compressed. ``tokenizer``: that of a
     model, by folder, file or hub id. ``order`` 1 makes a bigram table, for Max-Gram; 2 an n-gram table,

@@ -12,7 +12,7 @@ use clap::Args;
 
 /// The shape of a model, with random weights.
 #[derive(Debug, Args)]
-pub(crate) struct ShapeArgs {
+pub struct ShapeArgs {
     /// Shape of a released model, without its files: flan-t5-xxl, -xl, -large, -base or -small,
     /// vicuna-13b, -7b or -68m, tinyllama-1.1b, llama-3.1-8b, llama-3.2-1b or -3b, qwen2.5-0.5b,
     /// -1.5b or -7b.
@@ -26,7 +26,7 @@ pub(crate) struct ShapeArgs {
 
 impl ShapeArgs {
     /// The shape, if given.
-    pub(crate) fn shape(&self) -> Result<Option<&str>> {
+    pub fn shape(&self) -> Result<Option<&str>> {
         if self.random_weights && self.shape.is_none() {
             bail!("--random-weights needs --shape; model files have their own weights");
         }
@@ -35,7 +35,7 @@ impl ShapeArgs {
 }
 
 /// The name of a shape, if there is one.
-pub(crate) fn known(name: &str) -> Result<String, String> {
+pub fn known(name: &str) -> Result<String, String> {
     match shape(name) {
         Some(_) => Ok(name.to_owned()),
         None => Err(format!("known shapes: {}", shape_names().join(", "))),
@@ -43,7 +43,7 @@ pub(crate) fn known(name: &str) -> Result<String, String> {
 }
 
 /// Device and data type; the default type is f32 on the CPU and bf16 on a GPU.
-pub(crate) fn load_options(
+pub fn load_options(
     device: &str,
     dtype: Option<&str>,
     cache_dtype: Option<CacheType>,
@@ -64,7 +64,7 @@ pub(crate) fn load_options(
 }
 
 /// One layer of a shape and its head, with random weights that are the same on every device.
-pub(crate) fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
+pub fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     let mut config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     for layers in ["num_hidden_layers", "num_layers", "num_decoder_layers"] {
         if config.get(layers).is_some() {
@@ -75,20 +75,20 @@ pub(crate) fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Mo
 }
 
 /// A random model of a shape.
-pub(crate) fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
+pub fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     random_model(config, options).with_context(|| format!("the shape {name}"))
 }
 
 /// The same, with weights that are the same on every device.
-pub(crate) fn twin_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
+pub fn twin_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     random_twin(config, options).with_context(|| format!("the shape {name}"))
 }
 
 /// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU; nothing
 /// for a GPU that our kernels, which measure it, cannot use.
-pub(crate) fn bandwidth(device: &Device) -> Result<Option<(f64, Option<f64>)>> {
+pub fn bandwidth(device: &Device) -> Result<Option<(f64, Option<f64>)>> {
     // Far larger than any cache.
     const MOST: usize = 2 << 30;
     let gpu = match device {

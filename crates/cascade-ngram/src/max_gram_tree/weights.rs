@@ -259,7 +259,7 @@ impl Weights {
             .map_err(|source| format!("cannot read {}: {source}", path.display()))?;
         Self::from_json(&text).map_err(|problem| {
             let file = path.display();
-            format!("{file}: {problem}; `cascade ngram fit` writes files of weights")
+            format!("{file}: {problem}; `cascade-lab ngram fit` writes files of weights")
         })
     }
 

@@ -44,7 +44,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// The word of rules and folders, and what `cascade train` calls it.
+    /// The word of rules and folders, and what `cascade-lab train` calls it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Head => "head",

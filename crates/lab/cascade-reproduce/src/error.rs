@@ -123,7 +123,7 @@ pub enum Error {
     #[error(
         "the experiment `{experiment}` replays recorded outputs and needs a trace: give it with --trace FILE. \
          For Spec-Bench, take question.jsonl from hemingkx/Spec-Bench and the answers of vicuna-7b-v1.3 without speculation \
-         (vicuna-7b-v1.3-vanilla-float16-temp-0.0.jsonl), and make the trace with `cascade trace import --questions … \
+         (vicuna-7b-v1.3-vanilla-float16-temp-0.0.jsonl), and make the trace with `cascade-lab trace import --questions … \
          --answers … --tokenizer … --output spec-bench.jsonl` (docs/traces.md)"
     )]
     NoTrace {
@@ -150,7 +150,7 @@ pub enum Error {
     /// A folder without any of the trained rules that an experiment names.
     #[error(
         "{} has none of the trained rules of the experiment `{experiment}`, which are the folders {} in it; make them \
-         with `cascade train head` and `cascade train classifier`, --out {}/NAME",
+         with `cascade-lab train head` and `cascade-lab train classifier`, --out {}/NAME",
         folder.display(), wanted.join(", "), folder.display()
     )]
     NoRules {

@@ -145,7 +145,7 @@ fn planned_rule(folder: &Path, name: &TrainedName) -> Result<Option<PlannedRule>
         return Err(Error::Content {
             file: own,
             problem: format!(
-                "it has none of {}: no `cascade train {network}` has ended there; go on with its --resume, or remove it",
+                "it has none of {}: no `cascade-lab train {network}` has ended there; go on with its --resume, or remove it",
                 names.join(", ")
             ),
         });
@@ -166,7 +166,7 @@ fn training_report(file: &Path) -> Result<Option<TrainingReport>> {
         cascade_core::fs::read_text(file, LARGEST_REPORT).map_err(Error::unreadable(file))?;
     let report = serde_json::from_str(&text).map_err(|error| Error::Content {
         file: file.to_owned(),
-        problem: format!("{error}; it is what `cascade train` writes: train again"),
+        problem: format!("{error}; it is what `cascade-lab train` writes: train again"),
     })?;
     Ok(Some(report))
 }

@@ -163,7 +163,7 @@ fn absent(data: &Data) -> Option<String> {
         Network::Classifier => "",
     };
     Some(format!(
-        "Absent, as no --rules FOLDER has them: {}. `cascade train {} --trace TRACE --drafter MODEL --cost RATIO{more} --out \
+        "Absent, as no --rules FOLDER has them: {}. `cascade-lab train {} --trace TRACE --drafter MODEL --cost RATIO{more} --out \
          FOLDER/{}` makes the first of these.",
         folders.join(", "),
         first.network.word(),

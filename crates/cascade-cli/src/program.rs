@@ -1,0 +1,131 @@
+//! The frame of a program: options of every command, and how a command ends.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::num::IntErrorKind;
+
+use anyhow::Result;
+use cascade_config::Overcommit;
+use clap::{Args, Command, Parser};
+
+use crate::exit::ExitCode;
+use crate::{cached, given, terminal, threads};
+
+/// Options of every command of both programs.
+#[derive(Debug, Args)]
+pub struct Everywhere {
+    /// Number of compute threads [default: the number of CPUs, or RAYON_NUM_THREADS].
+    #[arg(long, value_name = "N", global = true, value_parser = at_most(threads::MOST))]
+    pub threads: Option<usize>,
+
+    /// Load models that are larger than the available memory, after a warning [env:
+    /// CASCADE_ALLOW_MEMORY_OVERCOMMIT=1].
+    #[arg(long, global = true)]
+    allow_memory_overcommit: bool,
+
+    /// Print results and errors only: no notes, no progress, and no statistics beside text.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+/// Reads a number from 1 to a greatest one.
+pub fn at_most(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    bounded(1, most)
+}
+
+/// Reads a number within bounds.
+pub fn bounded(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(number) if number < least => Err(format!("give {least} or more")),
+        Err(error) if *error.kind() != IntErrorKind::PosOverflow => Err("give a number".to_owned()),
+        _ => Err(format!("give {most} at most")),
+    }
+}
+
+/// A command line: the options of every command, and the command itself.
+pub trait CommandLine: Parser {
+    /// The parser with help in groups and with examples.
+    fn arranged() -> Command;
+
+    /// The options of every command.
+    fn everywhere(&self) -> &Everywhere;
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What the command reports; it is printed, and the exit status is 2.
+    fn dispatch(self) -> Result<ExitCode>;
+}
+
+/// Runs a program with its arguments, of which the first is the program's name, and says how it
+/// ended. Prints to standard output and standard error, and answers Ctrl-C.
+pub fn main_with<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let code = run_line::<C>(arguments);
+    // Where the program's `main` is not Rust's, nobody else does. A reader may be gone.
+    drop(std::io::stdout().flush());
+    code
+}
+
+fn run_line<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    cascade_demo::register();
+    let arguments = given::remember(arguments);
+    let matches = C::arranged().try_get_matches_from(arguments);
+    let line = match matches.and_then(|matches| C::from_arg_matches(&matches)) {
+        Ok(line) => line,
+        Err(error) => return print_usage(&error),
+    };
+    let everywhere = line.everywhere();
+    terminal::set_quiet(everywhere.quiet);
+    if everywhere.allow_memory_overcommit {
+        std::env::set_var(Overcommit::VARIABLE, "1");
+    }
+    match threads::set(everywhere.threads).and_then(|()| line.dispatch()) {
+        Ok(code) => code,
+        // The reader is gone, as in `cascade run | head`: not an error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = whole_chain(&error);
+            terminal::error(format_args!("error: {error}"));
+            if let Some(remedy) = cached::remedy(&error) {
+                terminal::error(format_args!("note: {remedy}"));
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the arguments, which it quotes.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    let plain = error.render().to_string();
+    let shown = terminal::visible(&plain);
+    let printed = if shown == plain {
+        error.print()
+    } else {
+        write!(terminal::stderr(), "{plain}")
+    };
+    // A reader that is gone needs no help.
+    drop(printed);
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// The error and its causes, skipping causes that the message so far already contains.
+fn whole_chain(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !message.contains(&cause) {
+            if !message.is_empty() {
+                message.push_str(": ");
+            }
+            message.push_str(&cause);
+        }
+    }
+    message
+}

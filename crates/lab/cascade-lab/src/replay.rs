@@ -1,0 +1,250 @@
+//! `cascade-lab replay`: runs a cascade against a recorded target.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
+use cascade_engine::{Cascade, Options};
+use cascade_eval::trace::{
+    recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
+    FirstPicks, Record, Tallies, Tally, Trace,
+};
+use clap::Args;
+
+use crate::args::ScheduleName;
+use crate::exit::ExitCode;
+use crate::models::{set_stop_rule, with_schedule};
+use crate::progress::Progress;
+use crate::terminal::{grouped, Out};
+use crate::{interrupt, job, terminal};
+
+mod assumed;
+
+use assumed::AssumedArgs;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace, plain or gzip.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Configuration of the cascade, whose target is not loaded unless a head reads it [default:
+    /// embedded:demo-t5].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How much is drafted, overriding the configuration: `online` or `static`.
+    #[arg(long, value_name = "SCHEDULE")]
+    schedule: Option<ScheduleName>,
+
+    /// Stop rule of all drafters, by which a draft ends early, as in `cascade run`.
+    #[arg(long, value_name = "RULE")]
+    stop_rule: Option<StopRuleConfig>,
+
+    #[command(flatten)]
+    assumed: AssumedArgs,
+
+    /// Maximum number of records [default: all].
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
+    limit: Option<usize>,
+
+    /// Number of records to skip first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+
+    /// Print one JSON object per record and a final one with the totals, and nothing else.
+    #[arg(long)]
+    json: bool,
+
+    /// Device of the drafters, overriding the configuration: auto, cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceSpec>,
+}
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    let config = match &args.config {
+        Some(file) => Config::open(file)?,
+        None => Config::open("embedded:demo-t5")?,
+    };
+    let mut config = with_schedule(config, args.schedule)?;
+    set_stop_rule(&mut config, args.stop_rule.clone());
+    args.assumed.check()?;
+    let trace = Arc::new(if args.assumed.is_asked_for() {
+        Trace::open(&args.trace)?
+    } else {
+        Trace::open_any(&args.trace)?
+    });
+    let options = replay_options(&config, &trace)?;
+    if args.assumed.is_asked_for() {
+        return assumed::run(args, &config, &trace);
+    }
+    let assembled = assemble(args, &config, &trace)?;
+    job::say(&assembled);
+    for warning in &replay_warnings(&config, &trace) {
+        terminal::warn(warning);
+    }
+    let replay = Replay {
+        args,
+        config: &config,
+        trace: &trace,
+        options,
+    };
+    replay.all(assembled.cascade)?;
+    Ok(if interrupt::requested() {
+        interrupt::status()
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
+    let header = &trace.header;
+    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+    let target = recorded_target(config, &pool, trace)?;
+    let assembled = pool.assemble_with_target(config, target);
+    assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
+}
+
+struct Replay<'a> {
+    args: &'a ReplayArgs,
+    config: &'a Config,
+    trace: &'a Trace,
+    options: Options,
+}
+
+impl Replay<'_> {
+    fn all(&self, mut cascade: Cascade) -> Result<()> {
+        let records: Vec<_> = self
+            .trace
+            .records
+            .iter()
+            .skip(self.args.offset)
+            .take(self.args.limit.unwrap_or(usize::MAX))
+            .collect();
+        let mut out = terminal::stdout();
+        let (tallies, picks) = self.records(&mut cascade, &records, &mut out)?;
+        if self.args.json {
+            let totals = totals_json(self.config, self.trace, &tallies, &picks);
+            return Ok(terminal::write_json(&mut out, &totals)?);
+        }
+        self.table(&mut out, &tallies)?;
+        show_expected(&mut out, &picks)
+    }
+
+    /// Replays records one by one, until it is interrupted.
+    fn records(
+        &self,
+        cascade: &mut Cascade,
+        records: &[&Record],
+        out: &mut Out,
+    ) -> Result<(Tallies, FirstPicks)> {
+        let mut tallies = Tallies::default();
+        let mut picks = FirstPicks::default();
+        let top = self
+            .trace
+            .header
+            .sampling()
+            .and_then(|sampling| sampling.top_probabilities);
+        let mut progress = Progress::new(records.len(), "records");
+        let (mut done, all) = (0, records.len());
+        interrupt::cooperate();
+        for record in records {
+            if interrupt::requested() {
+                break;
+            }
+            let generation = match top {
+                None => replay(cascade, record, &self.options)?,
+                Some(most) => picks.add(cascade, record, (&self.options, most))?,
+            };
+            tallies.add(record.category.as_deref(), &generation);
+            done += 1;
+            progress.step();
+            if self.args.json {
+                terminal::write_json(out, &replayed_json(record, &generation))?;
+            }
+        }
+        drop(progress);
+        if done < all {
+            terminal::note(format_args!(
+                "interrupted: {done} of {all} records; go on with --offset {}, or begin anew",
+                self.args.offset + done
+            ));
+        }
+        Ok((tallies, picks))
+    }
+
+    fn table(&self, out: &mut impl Write, tallies: &Tallies) -> Result<()> {
+        let header = &self.trace.header;
+        writeln!(
+            out,
+            "replayed from {} ({} outputs of {}) with the drafters of {}; times are not measured\n",
+            self.trace.label,
+            header.provenance.as_str(),
+            header.model,
+            self.config.label
+        )?;
+        let calls: String = tallies
+            .total
+            .calls
+            .iter()
+            .map(|model| column(&model.name, &model.name))
+            .collect();
+        writeln!(
+            out,
+            "{:<18}{:>8}{:>9}{:>9}{:>9}{:>7}   calls:{calls}",
+            "", "records", "tokens", "drafted", "accepted", "length"
+        )?;
+        let categories = tallies
+            .categories
+            .iter()
+            .map(|(name, tally)| (name.as_str(), tally));
+        for (name, tally) in categories.chain([("total", &tallies.total)]) {
+            writeln!(out, "{}", row(name, tally))?;
+        }
+        writeln!(
+            out,
+            "\nlength: tokens per target forward (mean acceptance length); \
+             accepted: share of drafted tokens accepted by the target"
+        )?;
+        Ok(())
+    }
+}
+
+/// How often first tokens are kept by the recorded probabilities, and in this sample.
+fn show_expected(out: &mut impl Write, picks: &FirstPicks) -> Result<()> {
+    let Some(expected) = picks.expected() else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "expected: the first token of the {} drafts that statistical drafters begin is kept with probability {} by the \
+         recorded probabilities; in these samples {:.4} of them were",
+        grouped(picks.drafts as u64),
+        expected,
+        picks.kept as f64 / picks.drafts as f64
+    )?;
+    Ok(())
+}
+
+fn row(name: &str, tally: &Tally) -> String {
+    let calls = tally
+        .calls
+        .iter()
+        .map(|model| column(&grouped(model.calls), &model.name));
+    format!(
+        "{name:<18}{:>8}{:>9}{:>9}{:>8.1}%{:>7.3}         {}",
+        grouped(tally.records as u64),
+        grouped(tally.tokens as u64),
+        grouped(tally.drafted as u64),
+        100.0 * tally.draft_acceptance_rate(),
+        tally.mean_acceptance_length(),
+        calls.collect::<String>()
+    )
+}
+
+/// A number of calls under the name of its model.
+fn column(text: &str, name: &str) -> String {
+    format!("  {text:>width$}", width = name.chars().count().max(7))
+}

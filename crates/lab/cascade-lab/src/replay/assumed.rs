@@ -1,0 +1,257 @@
+//! `cascade-lab replay` with assumed times of forwards.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::{AssembleOptions, Config};
+use cascade_eval::trace::Trace;
+use cascade_eval::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
+use clap::Args;
+
+use super::{replay_warnings, ReplayArgs};
+use crate::exit::ExitCode;
+use crate::progress::Progress;
+use crate::{bounded, interrupt, recorded, terminal};
+
+/// The longest draft of fixed length.
+const LONGEST: usize = 64;
+/// Texts at a time: each is a thread.
+const MOST_TEXTS: usize = 256;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Assumed costs")]
+pub(super) struct AssumedArgs {
+    /// Assume that each row of a forward beyond the first adds this share of a forward of one row,
+    /// and report speedups over plain decoding under that assumption; several, by commas.
+    #[arg(long, value_name = "C,…", value_delimiter = ',', value_parser = cost)]
+    row_cost: Vec<f64>,
+
+    /// Assume that a forward of so many rows takes so long, in any unit, and linearly between: a
+    /// curve that was measured somewhere.
+    #[arg(
+        long,
+        value_name = "ROWS:TIME,…",
+        value_delimiter = ',',
+        value_parser = row_time,
+        conflicts_with = "row_cost"
+    )]
+    row_times: Vec<(usize, f64)>,
+
+    /// With --row-cost or --row-times: what a forward of each neural drafter is assumed to take, in
+    /// forwards of the target, largest drafter first.
+    #[arg(long, value_name = "C,…", value_delimiter = ',', value_parser = cost, conflicts_with = "files")]
+    drafter_cost: Vec<f64>,
+
+    /// Let forwards take the times of these files, which `cascade bench model --save` wrote: one
+    /// for the target and one for each neural drafter, in any order and by commas.
+    #[arg(
+        long = "costs",
+        value_name = "FILE,…",
+        value_delimiter = ',',
+        conflicts_with_all = ["row_cost", "row_times"]
+    )]
+    files: Vec<PathBuf>,
+
+    /// With assumed costs: how many texts are generated at a time, in forwards that they share; a
+    /// column for each number.
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "1",
+        value_parser = texts
+    )]
+    texts: Vec<NonZeroUsize>,
+
+    /// With assumed costs and a single drafter: also replay drafts of these fixed lengths (0
+    /// is plain decoding), the best of which is the best static length in hindsight.
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        value_parser = bounded(0, LONGEST)
+    )]
+    lengths: Vec<usize>,
+
+    /// With assumed costs: also replay the oracle, which drafts exactly what will be
+    /// accepted.
+    #[arg(long)]
+    oracle: bool,
+}
+
+fn row_time(text: &str) -> Result<(usize, f64), String> {
+    let parts = text.trim().split_once(':');
+    let rows = parts.and_then(|(rows, _)| rows.parse().ok());
+    let time = parts.and_then(|(_, time)| time.parse::<f64>().ok());
+    match (rows, time) {
+        (Some(rows), Some(time)) if rows > 0 && time.is_finite() && time > 0.0 => Ok((rows, time)),
+        _ => Err("give rows and times above 0, such as 1:37,8:43,16:66".to_owned()),
+    }
+}
+
+fn texts(text: &str) -> Result<NonZeroUsize, String> {
+    let texts = text.trim().parse::<NonZeroUsize>().ok();
+    let texts = texts.filter(|texts| texts.get() <= MOST_TEXTS);
+    texts.ok_or_else(|| format!("give numbers from 1 to {MOST_TEXTS}"))
+}
+
+fn cost(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(cost) if cost.is_finite() && cost >= 0.0 => Ok(cost),
+        _ => Err("give numbers of 0 and above".to_owned()),
+    }
+}
+
+impl AssumedArgs {
+    pub(super) const fn is_asked_for(&self) -> bool {
+        !self.row_cost.is_empty() || !self.row_times.is_empty() || !self.files.is_empty()
+    }
+
+    /// Refuses what says nothing without costs.
+    pub(super) fn check(&self) -> Result<()> {
+        let needing = [
+            ("--lengths", !self.lengths.is_empty()),
+            ("--oracle", self.oracle),
+            ("--drafter-cost", !self.drafter_cost.is_empty()),
+            ("--texts", self.texts.iter().any(|texts| texts.get() > 1)),
+        ];
+        match needing.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) if !self.is_asked_for() => {
+                bail!("{flag} compares times: say what forwards cost, by --row-cost, --row-times or --costs")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What forwards take, in each column.
+    fn costs(&self, config: &Config, trace: &Trace) -> Result<Vec<AssumedCosts>> {
+        if let Some(by_rows) = AssumedCosts::by_rows(&self.row_times, &self.drafter_cost) {
+            return Ok(vec![by_rows]);
+        }
+        if self.files.is_empty() {
+            let linear = |&row: &f64| AssumedCosts::linear(row, &self.drafter_cost);
+            return Ok(self.row_cost.iter().map(linear).collect());
+        }
+        Ok(vec![AssumedCosts {
+            name: "files".to_owned(),
+            row_cost: None,
+            times: recorded::times(&self.files, config, trace)?,
+        }])
+    }
+}
+
+pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<ExitCode> {
+    for warning in &replay_warnings(config, trace) {
+        terminal::warn(warning);
+    }
+    let assumed = &args.assumed;
+    let replays = AssumedReplays {
+        config,
+        pool: &config.pool(&AssembleOptions::default().with_device(args.device)),
+        trace,
+        offset: args.offset,
+        limit: args.limit.unwrap_or(usize::MAX),
+        costs: &assumed.costs(config, trace)?,
+        lengths: &assumed.lengths,
+        oracle: assumed.oracle,
+        texts: &assumed.texts,
+    };
+    replays.check().context("--lengths")?;
+    interrupt::cooperate();
+    let mut progress = Progress::new(replays.count(), "replays");
+    let report = replays.run(|| {
+        progress.step();
+        interrupt::unless_requested()
+    });
+    drop(progress);
+    let Some(report) = report? else {
+        return Ok(interrupt::status());
+    };
+    if args.json {
+        terminal::write_json(&mut terminal::stdout(), &report)?
+    } else {
+        print(&report, &replays, assumed)?
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArgs) -> Result<()> {
+    let mut out = terminal::stdout();
+    let together = replays.texts.iter().any(|texts| texts.get() > 1);
+    writeln!(
+        out,
+        "replayed from {} ({} outputs of {}) with the drafters of {}.\nSpeedup over plain decoding{} \
+         if {}, and drafting from statistics takes no time: an assumption, not a measurement\n",
+        report.trace,
+        report.provenance.as_str(),
+        report.target,
+        report.config,
+        if together { " of one text" } else { "" },
+        match (replays.costs.iter().any(|costs| costs.row_cost.is_some()), &args.row_times[..]) {
+            (true, _) => "each further row of a forward adds the share above the column of a forward of one row",
+            (false, []) => "forwards take the times of the files",
+            (false, _) => "forwards take these times by rows",
+        }
+    )?;
+    let by_cost = replays.costs.iter().any(|costs| costs.row_cost.is_some());
+    if by_cost || !together {
+        let costs = replays
+            .costs
+            .iter()
+            .flat_map(|costs| replays.texts.iter().map(|_| format!("{:>9}", costs.name)));
+        writeln!(out, "{:<24}{}", "", costs.collect::<String>())?;
+    }
+    if together {
+        let texts = replays.costs.iter().flat_map(|_| replays.texts);
+        let texts = texts.map(|texts| format!("{texts:>9}"));
+        writeln!(
+            out,
+            "{:<24}{}",
+            "texts at a time",
+            texts.collect::<String>()
+        )?;
+    }
+    for way in &report.ways {
+        let cells = way.outcomes.iter().map(AssumedOutcome::speedup);
+        writeln!(out, "{}", line(&way.name, cells))?;
+    }
+    let best = &report.best_length_in_hindsight;
+    if best.iter().all(Option::is_some) && !best.is_empty() {
+        let cells = best.iter().flatten().map(|best| best.1);
+        writeln!(out, "{}", line("best length in hindsight", cells))?;
+    }
+    for way in report.ways.iter().take(1) {
+        for outcome in &way.outcomes {
+            print_interval(&mut out, &way.name, outcome)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_interval(out: &mut impl Write, name: &str, outcome: &AssumedOutcome) -> Result<()> {
+    let Some((low, high)) = outcome.interval() else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "\n{name} at {}{}: {:.3} [{low:.3}, {high:.3}] (95% of resampled records), {:.2} tokens \
+         per forward, {:.2} drafted for each token",
+        outcome.name,
+        match outcome.texts {
+            1 => String::new(),
+            texts => format!(" with {texts} texts"),
+        },
+        outcome.speedup(),
+        outcome.mean_acceptance_length(),
+        outcome.drafted_per_token()
+    )?;
+    Ok(())
+}
+
+fn line(name: &str, cells: impl Iterator<Item = f64>) -> String {
+    let cells: String = cells.map(|speedup| format!("{speedup:>9.3}")).collect();
+    format!("{name:<24}{cells}")
+}

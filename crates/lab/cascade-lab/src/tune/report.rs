@@ -1,0 +1,115 @@
+//! What `cascade-lab tune` prints.
+
+use std::io::Write;
+
+use anyhow::Result;
+use cascade_eval::tune::{Outcome, Tuned, Tuner};
+
+use super::Costs;
+use crate::terminal;
+
+pub(super) struct Report<'a> {
+    pub(super) tuner: &'a Tuner,
+    pub(super) tuned: &'a Tuned,
+    pub(super) costs: &'a Costs,
+}
+
+impl Report<'_> {
+    pub(super) fn print(&self) -> Result<()> {
+        let mut out = terminal::stdout();
+        let Self { tuned, .. } = self;
+        let costs = &tuned.costs;
+        writeln!(
+            out,
+            "searched on {} recorded outputs of {} ({} tokens), reported on {} others; {}: {costs:?} \
+             for a forward of one row, {:.3} of the target's for one of 9\n",
+            tuned.training_records,
+            tuned.target,
+            tuned.tokens,
+            tuned.held_out_records,
+            self.unit(),
+            self.tuner.times.target.seconds(9) / costs[0]
+        )?;
+        writeln!(
+            out,
+            "{:>9}  {:>8} {:>15} {:>7}  drafts",
+            "searched", "held out", "95% interval", "SWI"
+        )?;
+        for found in &tuned.frontier {
+            if let Some(outcome) = &found.outcome {
+                let lenience = format!(", lenience {}", found.candidate.setting.lenience);
+                line(&mut out, outcome, &lenience)?;
+            }
+        }
+        writeln!(out)?;
+        for compared in &tuned.always {
+            line(&mut out, &compared.0, "")?;
+        }
+        writeln!(
+            out,
+            "\nsearched and held out: times as fast as plain decoding, by the times of forwards by rows, on \
+             the half\nthat was searched on and on the other; replayed, not measured. SWI, on the other half: \
+             tokens · c(target) /\nΣ calls · c(model), which takes a forward to cost the same whatever it \
+             checks, and so is no speedup."
+        )?;
+        self.print_advice(&mut out)
+    }
+
+    /// What to write into the configuration.
+    fn print_advice(&self, out: &mut impl Write) -> Result<()> {
+        let Some(best) = self.tuned.frontier.first() else {
+            return Ok(());
+        };
+        let own = best.outcome.as_ref();
+        let found = own.map_or(best.candidate.speedup, |own| own.speedup);
+        let always = self.tuned.always.iter().map(|compared| &compared.0);
+        match always.max_by(|a, b| a.speedup.total_cmp(&b.speedup)) {
+            Some(better) if better.speedup >= found => writeln!(
+                out,
+                "\nOn the half that was held out, nothing found is faster than this: {}",
+                better.name
+            )?,
+            _ => {
+                for name in &best.unused {
+                    writeln!(out, "\n{name} never drafts here: drop it from `drafters`")?;
+                }
+                let left = if best.unused.is_empty() {
+                    String::new()
+                } else {
+                    format!("  # without {}", best.unused.join(", "))
+                };
+                writeln!(
+                    out,
+                    "\nk: {{ convention: added, matrix: {:?} }}{left}\nlenience: {}",
+                    best.candidate.k_of_used(),
+                    best.candidate.setting.lenience
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unit(&self) -> &'static str {
+        match self.costs {
+            Costs::Measured => "seconds measured on this machine",
+            Costs::Parameters => {
+                "times taken to be in proportion to parameters, in forwards of the target"
+            }
+            Costs::Given(_) => "times as given, in forwards of the target",
+            Costs::Files(_) => "seconds of files",
+        }
+    }
+}
+
+fn line(out: &mut impl Write, outcome: &Outcome, more: &str) -> Result<()> {
+    let searched = outcome.searched_speedup;
+    let interval = outcome
+        .interval
+        .map_or_else(String::new, |(low, high)| format!("[{low:.3}, {high:.3}]"));
+    writeln!(
+        out,
+        "{searched:>9.3}  {:>8.3} {interval:>15} {:>7.2}  {}{more}",
+        outcome.speedup, outcome.swi, outcome.name
+    )?;
+    Ok(())
+}

@@ -1,0 +1,454 @@
+//! `cascade-lab bigram`, end to end, and when the machine fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rand::{rngs::StdRng, Rng, SeedableRng};
+
+use crate::common::stdout;
+
+pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
+    command.arg("bigram").args(args).current_dir(folder);
+    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    command.env("HF_HOME", "/nonexistent/hf");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).output().unwrap()
+}
+
+/// Standard error of a command that must fail with a message, without a panic.
+pub(crate) fn error(output: &Output) -> String {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("error: ") && !message.contains("panicked"),
+        "{message}"
+    );
+    message
+}
+
+/// Text of about this many bytes, determined by the seed.
+pub(crate) fn text(seed: u64, bytes: usize) -> String {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let words: Vec<String> = (0..500)
+        .map(|_| {
+            let letters = rng.random_range(1..9);
+            (0..letters).map(|_| rng.random_range('a'..='z')).collect()
+        })
+        .collect();
+    let mut text = String::new();
+    while text.len() < bytes {
+        for _ in 0..rng.random_range(1..200) {
+            text += &words[rng.random_range(0..words.len())];
+            text.push(' ');
+        }
+        text += "\n\n";
+    }
+    text
+}
+
+pub(crate) fn build<'a>(inputs: &[&'a str], out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["build"];
+    args.extend(inputs);
+    args.extend([
+        "--tokenizer",
+        "embedded:demo-t5",
+        "--out",
+        out,
+        "--threads",
+        "2",
+    ]);
+    args.extend(more);
+    args
+}
+
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn builds_shows_compares_and_converts() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.txt"), "the cat\n\nthe dog\n\nthe cat").unwrap();
+    fs::write(
+        folder.join("enwiki-20240601.jsonl"),
+        "{\"text\": \"a cat\"}\n",
+    )
+    .unwrap();
+    let inputs = ["enwiki-20240601.jsonl", "a.txt"];
+    let text = stdout(&run(folder, &build(&inputs, "table", &["--top-k", "3"])));
+    for part in [
+        "4 documents",
+        "tokens/s",
+        "table: ",
+        "pairs kept for 1,280 tokens",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let text = stdout(&run(folder, &["show", "table"]));
+    for part in [
+        "documents        4",
+        "cascade bigram build a.txt enwiki-20240601.jsonl --tokenizer embedded:demo-t5 --top-k 3 --min-count 1",
+        "enwiki-20240601.jsonl, 18 bytes, dump of 2024-06-01",
+        "a.txt, 25 bytes",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    // An embedded tokenizer is found by the table's fingerprint.
+    let text = stdout(&run(folder, &["show", "table", "--token", "▁cat"]));
+    assert!(text.contains("\"▁cat\" occurs 3 times"), "{text}");
+    for (token, message) in [
+        ("#2048", "outside"),
+        ("a much longer text", "is not one token"),
+    ] {
+        let message_found = error(&run(folder, &["show", "table", "--token", token]));
+        assert!(message_found.contains(message), "{message_found}");
+    }
+
+    stdout(&run(folder, &["export", "table", "--json", "next.json"]));
+    let import = [
+        "import",
+        "--json",
+        "next.json",
+        "--tokenizer",
+        "embedded:demo-t5",
+    ];
+    stdout(&run(folder, &[&import[..], &["--out", "again"]].concat()));
+    let text = stdout(&run(folder, &["compare", "table", "again"]));
+    let all = text.lines().last().unwrap();
+    assert!(all.contains("1,280") && all.contains("100.0%"), "{text}");
+    stdout(&run(folder, &["show", "embedded:llama"]));
+    let message = error(&run(folder, &["compare", "table", &shipped("t5")]));
+    assert!(message.contains("another tokenizer"), "{message}");
+}
+
+pub(crate) fn shipped(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    root.join(format!("ngram-data/{name}.safetensors"))
+        .display()
+        .to_string()
+}
+
+#[test]
+fn standard_input_is_an_input_and_parts_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (seed, name) in ["a.txt", "b.txt"].into_iter().enumerate() {
+        fs::write(folder.join(name), text(seed as u64, 20_000)).unwrap();
+    }
+    let mut piped = command(folder, &build(&["-"], "piped", &[]));
+    piped.stdin(fs::File::open(folder.join("a.txt")).unwrap());
+    stdout(&piped.output().unwrap());
+    stdout(&run(folder, &build(&["a.txt"], "named", &[])));
+    let text = stdout(&run(folder, &["compare", "piped", "named"]));
+    assert!(text.lines().last().unwrap().contains("100.0%"), "{text}");
+
+    for name in ["a", "b"] {
+        let (input, part) = (format!("{name}.txt"), format!("{name}.parquet"));
+        let tokenizer = ["--tokenizer", "embedded:demo-t5"];
+        stdout(&run(
+            folder,
+            &[&["count", &input, "--out", &part], &tokenizer[..]].concat(),
+        ));
+    }
+    stdout(&run(
+        folder,
+        &["reduce", "b.parquet", "a.parquet", "--out", "sum"],
+    ));
+    stdout(&run(folder, &build(&["a.txt", "b.txt"], "whole", &[])));
+    let tensors = |name: &str| {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        bytes[8 + header..].to_vec()
+    };
+    assert!(tensors("sum") == tensors("whole"));
+    let message = error(&run(folder, &["reduce", "a.txt", "--out", "none"]));
+    assert!(
+        message.contains("a.txt") && message.contains("Parquet"),
+        "{message}"
+    );
+}
+
+#[test]
+fn bytes_do_not_depend_on_memory_threads_or_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (seed, name) in ["a.txt", "b.txt", "c.txt"].into_iter().enumerate() {
+        fs::write(folder.join(name), text(seed as u64, 100_000)).unwrap();
+    }
+    let mut expected = None;
+    for (inputs, more) in [
+        (
+            ["a.txt", "b.txt", "c.txt"],
+            ["--threads", "1", "--memory", "4GiB"],
+        ),
+        (
+            ["c.txt", "a.txt", "b.txt"],
+            ["--threads", "2", "--memory", "256MiB"],
+        ),
+        (
+            ["b.txt", "./a.txt", "c.txt"],
+            ["--threads", "5", "--memory", "2GiB"],
+        ),
+    ] {
+        let mut args = build(&inputs, "table", &[]);
+        args.truncate(args.len() - 2);
+        args.push("--force");
+        args.extend(more);
+        stdout(&run(folder, &args));
+        let bytes = fs::read(folder.join("table")).unwrap();
+        assert!(*expected.get_or_insert_with(|| bytes.clone()) == bytes);
+    }
+    let message = error(&run(
+        folder,
+        &build(&["a.txt"], "none", &["--memory", "1MiB"]),
+    ));
+    assert!(
+        message.contains("too little") && message.contains("--memory"),
+        "{message}"
+    );
+}
+
+/// Runs until something is safe in `checkpoint` if that is asked for, and for `time` more; then
+/// kills. Whether a checkpoint is left.
+pub(crate) fn killed(
+    mut command: Command,
+    checkpoint: &Path,
+    safe_first: bool,
+    time: Duration,
+) -> bool {
+    let manifest = checkpoint.join("manifest.json");
+    let mut child = command.spawn().unwrap();
+    let mut ended = || child.try_wait().unwrap().is_some();
+    while safe_first && !manifest.exists() && !ended() {
+        sleep(Duration::from_millis(1));
+    }
+    let end = Instant::now() + time;
+    while Instant::now() < end && !ended() {
+        sleep(Duration::from_millis(1));
+    }
+    // SIGKILL on Unix.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    manifest.exists()
+}
+
+#[test]
+fn killed_at_any_moment_it_resumes_to_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("text"), text(1, 2_000_000)).unwrap();
+    let begin = Instant::now();
+    stdout(&run(folder, &build(&["text"], "expected", &[])));
+    let whole = begin.elapsed();
+    let expected = fs::read(folder.join("expected")).unwrap();
+
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut resumed = 0;
+    for round in 0..5 {
+        let safe = ["--checkpoint", "0.002", "--resume"];
+        // Killed, resumed, killed again, and resumed to the end.
+        for more in [&safe[..2], &safe] {
+            let left = killed(
+                command(folder, &build(&["text"], "table", more)),
+                &folder.join("table.checkpoint"),
+                round % 2 == 0,
+                whole.mul_f64(f64::from(round.min(1)) * rng.random_range(0.0..0.9)),
+            );
+            resumed += usize::from(left);
+            if let Ok(bytes) = fs::read(folder.join("table")) {
+                assert!(bytes == expected, "a partial file under the final name");
+            }
+            if left && more.len() == 2 {
+                let message = error(&run(folder, &build(&["text"], "table", &[])));
+                assert!(message.contains("unfinished count of"), "{message}");
+            }
+        }
+        stdout(&run(folder, &build(&["text"], "table", &safe)));
+        assert!(fs::read(folder.join("table")).unwrap() == expected);
+        assert_eq!(names(folder), ["expected", "table", "text"]);
+        fs::remove_file(folder.join("table")).unwrap();
+    }
+    assert!(resumed > 0, "never was anything safe before the kill");
+}
+
+/// A full disk: files are limited to a few blocks.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_reported_and_leaves_no_partial_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("text"), text(1, 100_000)).unwrap();
+    fs::write(folder.join("short"), "the cat").unwrap();
+    let full = |blocks: u32, args: &[&str]| {
+        let limited = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" bigram \"$@\"");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_cascade-lab")])
+            .args(args);
+        error(&shell.current_dir(folder).output().unwrap())
+    };
+    // The runs do not fit; then the table does not.
+    for (input, blocks, file) in [("text", 4, "run-"), ("short", 16, "table")] {
+        let message = full(blocks, &build(&[input], "table", &[]));
+        assert!(
+            message.contains("cannot write") && message.contains(file),
+            "{message}"
+        );
+        assert!(!folder.join("table").exists(), "{message}");
+    }
+    // Earlier counts were kept.
+    let args = build(&["short"], "table", &["--resume"]);
+    stdout(&run(folder, &args));
+    assert_eq!(names(folder), ["short", "table", "text"]);
+    let count = [
+        "count",
+        "text",
+        "--tokenizer",
+        "embedded:demo-t5",
+        "--out",
+        "part",
+    ];
+    let message = full(4, &count);
+    assert!(message.contains("cannot write"), "{message}");
+    assert_eq!(names(folder), ["short", "table", "text"]);
+}
+
+#[test]
+fn refuses_what_it_cannot_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = |name: &str, content: &[u8]| fs::write(folder.join(name), content).unwrap();
+    file("good", b"a text");
+    file("empty", b"");
+    file("invalid", b"caf\xe9 au lait");
+    file("cut.bz2", &BZIP2[..BZIP2.len() - 12]);
+    file(
+        "cut.xml",
+        b"<mediawiki><page><title>T</title><ns>0</ns><revision><text>abc",
+    );
+    fs::create_dir(folder.join("folder")).unwrap();
+    let before = names(folder);
+    for (input, parts) in [
+        ("missing", ["cannot open missing", ""]),
+        ("folder", ["folder is a directory", ""]),
+        ("empty", ["empty is empty", ""]),
+        ("invalid", ["invalid is not valid text", "at byte 3"]),
+        ("cut.bz2", ["bzip2 data of cut.bz2", "byte"]),
+        ("cut.xml", ["cut.xml is cut off", "byte"]),
+    ] {
+        let message = error(&run(folder, &build(&["good", input], "table", &[])));
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        assert_eq!(names(folder), before);
+    }
+    for (tokenizer, part) in [
+        ("embedded:t6", "there is no embedded model \"t6\""),
+        ("good", "good"),
+        ("folder", "tokenizer.json"),
+    ] {
+        let args = ["build", "good", "--tokenizer", tokenizer, "--out", "table"];
+        let message = error(&run(folder, &args));
+        assert!(message.contains(part), "{message}");
+    }
+    let laughs = b"<!DOCTYPE mediawiki [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]><mediawiki>\
+        <page><title>A</title><ns>0</ns><revision><text>&b;&b;</text></revision></page>\
+        <page><title>B</title><ns>0</ns><revision><text>A page.</text></revision></page></mediawiki>";
+    file("laughs.xml", laughs);
+    let output = run(folder, &build(&["laughs.xml"], "table", &[]));
+    let text = stdout(&output);
+    assert!(
+        text.contains("1 documents; 1 skipped: undefined or declared entity"),
+        "{text}"
+    );
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(warning.contains("skipped the page at byte"), "{warning}");
+}
+
+#[test]
+fn refuses_damaged_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let table: PathBuf = shipped("demo").into();
+    let bytes = fs::read(table).unwrap();
+    for cut in [0, 7, 100, bytes.len() - 1] {
+        fs::write(folder.join("cut"), &bytes[..cut]).unwrap();
+        for args in [
+            &["show", "cut"][..],
+            &["compare", "cut", "cut"],
+            &["export", "cut", "--json", "x"],
+        ] {
+            let message = error(&run(folder, args));
+            assert!(message.contains("cut"), "{message}");
+        }
+    }
+    assert_eq!(names(folder), ["cut"]);
+}
+
+/// "A text that is long enough to be cut.\n", compressed.
+const BZIP2: &[u8] = include_bytes!("../bigram/text.bz2");
+
+/// Markup in a file of text would be counted as text: a warning says so, and plain text gets none.
+#[test]
+fn wikitext_in_a_file_of_text_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let page =
+        "'''Anarchism''' is a [[political philosophy]].{{cite|Kropotkin}}\n== History ==\nText.\n";
+    let prose =
+        "A list [[1, 2], [3, 4]] of {{braces}} is no page.\n".replace("{{braces}}", "numbers");
+    for (name, text, warned) in [("page.txt", page, true), ("prose.txt", &*prose, false)] {
+        fs::write(folder.path().join(name), text).unwrap();
+        let out = format!("{name}.safetensors");
+        let args = [
+            "build",
+            name,
+            "--tokenizer",
+            "embedded:demo-t5-target",
+            "--out",
+            &out,
+        ];
+        let output = run(folder.path(), &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("wikitext"), warned, "{name}: {said}");
+        assert_eq!(
+            said.contains("page.txt begins with"),
+            warned,
+            "{name}: {said}"
+        );
+    }
+}
+
+/// A tokenizer with a piece of a type that there is none of: the message names both as numbers.
+#[test]
+fn a_piece_of_an_unknown_type_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = crate::common::project("tests/hostile/sentencepiece/type.model");
+    fs::copy(model, folder.path().join("tokenizer.model")).unwrap();
+    fs::write(folder.path().join("a.txt"), "Some text.\n").unwrap();
+    let build = [
+        "build",
+        "a.txt",
+        "--tokenizer",
+        ".",
+        "--out",
+        "a.safetensors",
+    ];
+    let said = error(&run(folder.path(), &build));
+    assert!(said.contains("its piece 0 is of type 99"), "{said}");
+}

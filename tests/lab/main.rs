@@ -1,0 +1,13 @@
+//! The `cascade-lab` command as people use it.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod bigram;
+#[path = "../cli/common.rs"]
+mod common;
+mod ngram;
+mod reproduce;
+mod theory_ewif;
+mod theory_simulate;
+mod trace;
+mod train;
+mod tune;

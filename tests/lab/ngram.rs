@@ -1,0 +1,310 @@
+//! Tables of order 2, `cascade-lab bigram eval` and `cascade-lab ngram`, end to end.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use rand::{rngs::StdRng, Rng, SeedableRng};
+use serde_json::Value;
+
+use crate::bigram::{build, command, error, killed, names, run, shipped, text};
+use crate::common::{program_of, project, stdout};
+
+/// `cascade-lab ngram`.
+fn ngram(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
+    command.arg("ngram").args(args).current_dir(folder);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn trace(name: &str) -> String {
+    project(&format!("traces/{name}-problems.jsonl"))
+}
+
+#[test]
+fn builds_shows_and_compares_tables_of_order_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines = "the cat sat\n\nthe cat ran\n\nthe dog sat\n\nthe cat sat\n";
+    fs::write(folder.join("a.txt"), lines).unwrap();
+    let order_2 = ["--order", "2", "--unique-sentences"];
+    let said = stdout(&run(folder, &build(&["a.txt"], "table", &order_2)));
+    for part in [
+        "trigrams",
+        "table: ",
+        "1 sentences left out",
+        "1,280 tokens and",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = stdout(&run(folder, &["show", "table"]));
+    for part in [
+        "order            2",
+        "documents        4",
+        "cascade bigram build a.txt --tokenizer embedded:demo-t5 --unique-sentences --top-k 16 \
+         --min-count 1 --order 2 --min-context 2",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = stdout(&run(
+        folder,
+        &["show", "table", "--token", "▁cat", "--top", "1"],
+    ));
+    assert!(said.contains("\"▁cat\" continues 2 times"), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let pair = ["show", "table", "--id", "5", "--id", "1279"];
+    assert!(stdout(&run(folder, &pair)).contains("nothing known"));
+    let said = stdout(&run(folder, &["show", "table", "--top", "3"]));
+    assert!(said.contains("▁cat"), "{said}");
+
+    stdout(&run(folder, &build(&["a.txt"], "bigrams", &[])));
+    let said = stdout(&run(folder, &["compare", "table", "bigrams"]));
+    assert!(said.contains("tokens") && said.contains("pairs"), "{said}");
+    for (args, part) in [
+        (&["export", "table", "--csv", "x.csv"][..], "n-gram table"),
+        (
+            &["show", "table", "--id", "1", "--id", "2", "--id", "3"],
+            "2 at most",
+        ),
+        (&["show", "table", "--id", "2048"], "outside"),
+        (&["show", "bigrams", "--id", "1", "--id", "2"], "give one"),
+        (&["compare", "table", &shipped("t5")], "another tokenizer"),
+    ] {
+        let message = error(&run(folder, args));
+        assert!(message.contains(part), "{message}");
+    }
+    for (more, part) in [
+        (&["--order", "3"][..], "3 is not in 1..=2"),
+        (&["--order", "2", "--top-k", "256"], "at most 255"),
+        (&["--order", "2", "--top-k", "0"], "at least 1"),
+    ] {
+        let message = error(&run(folder, &build(&["a.txt"], "none", more)));
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(names(folder), ["a.txt", "bigrams", "table"]);
+}
+
+/// Pieces of bytes, as LLaMA 3's: from what the model itself is read, into a table that it drafts
+/// from.
+#[test]
+fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let model = root
+        .join("tests/goldens/gguf/llama3-q8_0.gguf")
+        .display()
+        .to_string();
+    fs::write(
+        folder.join("text"),
+        "the cat sat\n\nthe cat ran\n\nünï 猫\n",
+    )
+    .unwrap();
+    let args = [
+        "build",
+        "text",
+        "--tokenizer",
+        &model,
+        "--order",
+        "2",
+        "--out",
+        "table",
+    ];
+    let said = stdout(&run(folder, &args));
+    assert!(said.contains("trigrams"), "{said}");
+    let config = format!(
+        "target: {{ model: {model} }}\ndrafters:\n  - max_gram_tree: {{ table: table }}\n\
+         k: {{ matrix: [[7]] }}\ngeneration: {{ max_new_tokens: 8 }}\n"
+    );
+    fs::write(folder.join("tree.yaml"), config).unwrap();
+    let mut cascade = Command::new(program_of("run"));
+    let args = ["run", "--config", "tree.yaml", "--compare", "the cat"];
+    let said = stdout(&cascade.args(args).current_dir(folder).output().unwrap());
+    assert!(said.contains("equal to plain decoding"), "{said}");
+}
+
+#[test]
+fn killed_at_any_moment_order_2_resumes_to_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("text"), text(1, 700_000)).unwrap();
+    let order_2 = ["--order", "2", "--unique-sentences"];
+    let begin = Instant::now();
+    stdout(&run(folder, &build(&["text"], "expected", &order_2)));
+    let whole = begin.elapsed();
+    let expected = fs::read(folder.join("expected")).unwrap();
+
+    let mut rng = StdRng::seed_from_u64(3);
+    let checkpoint = folder.join("table.checkpoint");
+    let mut resumed = 0;
+    for round in 0..3 {
+        let all = [&order_2[..], &["--checkpoint", "0.002", "--resume"]].concat();
+        for more in [&all[..all.len() - 1], &all] {
+            resumed += usize::from(killed(
+                command(folder, &build(&["text"], "table", more)),
+                &checkpoint,
+                round % 2 == 0,
+                whole.mul_f64(f64::from(round.min(1)) * rng.random_range(0.0..0.9)),
+            ));
+        }
+        // A count of order 2 is not gone on with as one of order 1.
+        if checkpoint.join("manifest.json").exists() {
+            let message = error(&run(folder, &build(&["text"], "table", &["--resume"])));
+            assert!(message.contains("of another command"), "{message}");
+        }
+        stdout(&run(folder, &build(&["text"], "table", &all)));
+        assert!(fs::read(folder.join("table")).unwrap() == expected);
+        assert_eq!(names(folder), ["expected", "table", "text"]);
+        // Complete already.
+        let said = stdout(&run(folder, &build(&["text"], "table", &all)));
+        assert!(said.contains("complete already"), "{said}");
+        fs::remove_file(folder.join("table")).unwrap();
+    }
+    assert!(resumed > 0, "never was anything safe before the kill");
+}
+
+#[test]
+fn eval_says_what_tables_are_worth() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let trace = trace("demo-llama");
+    let tables = ["embedded:demo", &shipped("demo")];
+    let args = |more: &[&'static str]| {
+        let args = [
+            "eval", "--trace", &trace, "--limit", "2", tables[0], tables[1],
+        ];
+        args.map(str::to_owned)
+            .into_iter()
+            .chain(more.iter().map(|&s| s.to_owned()))
+            .collect::<Vec<String>>()
+    };
+    let eval = |more: &[&'static str]| {
+        let args = args(more);
+        stdout(&run(
+            folder,
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+        ))
+    };
+    let said = eval(&[]);
+    for part in [
+        "replayed from",
+        "2 records",
+        "top 16",
+        "tree 64",
+        "Max-Gram tree with embedded:demo",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let json: Value = serde_json::from_str(&eval(&["--json"])).unwrap();
+    let share = |key: &str| json["tables"][0][key].as_f64().unwrap();
+    assert!(share("top_1") < share("top_8") && share("top_8") <= share("top_16"));
+    assert!(share("top_16") <= 1.0 && share("after_known_token") > 0.5);
+    // The same table in two places is worth the same.
+    assert_eq!(
+        json["tables"][0]["nats_per_token"],
+        json["tables"][1]["nats_per_token"]
+    );
+    let length = |drafter: usize, budget: &str| {
+        let of = &json["tokens_per_forward"][drafter]["budgets"][budget];
+        of["tokens_per_forward"].as_f64().unwrap()
+    };
+    for drafter in 0..5 {
+        assert!(length(drafter, "tree 8") > 1.0);
+        assert!(length(drafter, "tree 64") >= length(drafter, "tree 8"));
+    }
+    // Alone twice, the tree without a table, with each.
+    assert_eq!(length(0, "tree 16"), length(1, "tree 16"));
+    assert_eq!(length(3, "tree 16"), length(4, "tree 16"));
+
+    let message = error(&run(folder, &["eval", "--trace", &trace, &shipped("t5")]));
+    assert!(message.contains("another tokenizer"), "{message}");
+    let message = error(&run(folder, &["eval", "--trace", "none.jsonl", tables[0]]));
+    assert!(message.contains("none.jsonl"), "{message}");
+}
+
+#[test]
+fn fit_makes_held_out_outputs_more_probable_and_calibrate_draws() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let trace = trace("demo-llama");
+    let fit = |more: &[&str]| {
+        let args = [
+            "fit",
+            "--trace",
+            &trace,
+            "--limit",
+            "20",
+            "--table",
+            "embedded:demo",
+        ];
+        ngram(
+            folder,
+            &[&args[..], &["--out", "weights.json"], more].concat(),
+        )
+    };
+    let said = stdout(&fit(&["--holdout", "0.25", "--json"]));
+    let json: Value = serde_json::from_str(&said).unwrap();
+    let passes = json["passes"].as_array().unwrap();
+    assert_eq!(passes.len(), 4);
+    let nats = |judged: &Value, part: &str| judged[part]["nats_per_token"].as_f64().unwrap();
+    for part in ["train", "held_out"] {
+        let best = json["pass"].as_u64().unwrap() as usize;
+        assert!(
+            nats(&passes[best - 1], part) < nats(&json["before"], part),
+            "{said}"
+        );
+    }
+    // A file that is there is kept; the same weights come out again.
+    let first = fs::read(folder.join("weights.json")).unwrap();
+    assert!(error(&fit(&[])).contains("--force"));
+    stdout(&fit(&["--holdout", "0.25", "--force"]));
+    assert_eq!(fs::read(folder.join("weights.json")).unwrap(), first);
+    // Fitted weights can be fitted on, but not over the file that they come from.
+    let weights = ["--weights", "weights.json"];
+    assert!(error(&fit(&[&weights[..], &["--force"]].concat())).contains("weights.json"));
+
+    let calibrate = |more: &[&str]| {
+        let args = [
+            "calibrate",
+            "--trace",
+            &trace,
+            "--limit",
+            "5",
+            "--nodes",
+            "8",
+        ];
+        ngram(folder, &[&args[..], &weights, more].concat())
+    };
+    let said = stdout(&calibrate(&["--svg", "curve.svg"]));
+    assert!(said.contains("Accepted share (replayed)"), "{said}");
+    assert!(fs::read_to_string(folder.join("curve.svg"))
+        .unwrap()
+        .contains("<svg"));
+    let json: Value = serde_json::from_str(&stdout(&calibrate(&["--json"]))).unwrap();
+    let bands = json["bands"].as_array().unwrap();
+    let sum = |key: &str| {
+        bands
+            .iter()
+            .map(|band| band[key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(sum("nodes"), json["forwards"]["drafted"].as_u64().unwrap());
+    assert_eq!(
+        sum("accepted"),
+        json["forwards"]["accepted"].as_u64().unwrap()
+    );
+    assert!(error(&calibrate(&["--svg", "curve.svg"])).contains("curve.svg"));
+
+    fs::write(folder.join("bad.json"), "{}").unwrap();
+    let args = ["calibrate", "--trace", &trace, "--weights", "bad.json"];
+    assert!(error(&ngram(folder, &args)).contains("cascade ngram fit"));
+    for (more, part) in [
+        (&["--holdout", "1"][..], "below 1"),
+        (&["--holdout", "0.01"], "to judge by"),
+        (&["--rate", "0"], "above 0"),
+    ] {
+        let message = error(&fit(&[more, &["--force"]].concat()));
+        assert!(message.contains(part), "{message}");
+    }
+}

@@ -1,0 +1,164 @@
+//! `cascade-lab tune` on the shipped traces.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::common::project;
+
+/// The configuration of a demo family with a K matrix, so that what is drafted does not depend on
+/// times.
+pub(crate) fn demo_with_k(family: &str) -> String {
+    let demo = std::fs::read_to_string(project(&format!("configs/demo-{family}.yaml")));
+    format!(
+        "{}k: {{ matrix: [[6, 1, 1], [0, 1, 1], [0, 0, 1]] }}\n",
+        demo.unwrap()
+    )
+}
+
+/// Tunes the demo's configuration with a K matrix.
+fn tune_demo(args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("k.yaml");
+    std::fs::write(&config, demo_with_k("t5")).unwrap();
+    let config = config.display().to_string();
+    tune(
+        "demo-t5-problems.jsonl",
+        &[args, &["--config", &config]].concat(),
+    )
+}
+
+fn tune(trace: &str, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cascade-lab"))
+        .arg("tune")
+        .arg("--trace")
+        .arg(project(&format!("traces/{trace}")))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn error(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
+    let output = tune_demo(&[
+        "--limit",
+        "4",
+        "--starts",
+        "2",
+        "--check",
+        "1",
+        "--costs",
+        "11300,220,60",
+        "--json",
+    ]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = &report["frontier"][0];
+    // On the half that was searched on.
+    let predicted = best["predicted"]["swi"].as_f64().unwrap();
+    let replayed = best["replayed_swi"].as_f64().unwrap();
+    assert!(
+        (predicted / replayed - 1.0).abs() < 0.05,
+        "{predicted} {replayed}"
+    );
+    assert!(replayed > report["own_predicted_swi"].as_f64().unwrap() + 1.0);
+    // Each further setting drafts more cheaply.
+    let drafting: Vec<u64> = report["frontier"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|candidate| {
+            let calls = candidate["predicted"]["calls"].as_array().unwrap();
+            220 * calls[1].as_u64().unwrap() + 60 * calls[2].as_u64().unwrap()
+        })
+        .collect();
+    assert!(
+        drafting.windows(2).all(|pair| pair[1] < pair[0]),
+        "{drafting:?}"
+    );
+}
+
+/// Rows cost so much that whoever counts forwards is deceived.
+#[test]
+fn rows_are_priced_and_the_result_is_that_of_other_texts() {
+    let args = [
+        "--limit",
+        "40",
+        "--starts",
+        "1",
+        "--check",
+        "1",
+        "--costs",
+        "11300,220,60",
+        "--json",
+    ];
+    let with = |row_cost: &str| -> Value {
+        let output = tune_demo(&[&args[..], &["--row-cost", row_cost]].concat());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{message}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (cheap, dear) = (with("0"), with("5"));
+    for report in [&cheap, &dear] {
+        assert_eq!(
+            (&report["training_records"], &report["held_out_records"]),
+            (&20.into(), &20.into())
+        );
+        let always = report["always"].as_array().unwrap();
+        let names: Vec<&str> = always
+            .iter()
+            .map(|way| way["drafts"].as_str().unwrap())
+            .collect();
+        assert_eq!(names[0], "plain decoding");
+        assert!(names[1].starts_with("max-gram alone, "), "{names:?}");
+        assert_eq!(names[2..], ["the configuration", "schedule: online"]);
+        let interval = always[3]["interval"].as_array().unwrap();
+        let speedup = always[3]["speedup"].as_f64().unwrap();
+        assert!(interval[0].as_f64() <= Some(speedup) && Some(speedup) <= interval[1].as_f64());
+    }
+    let speedup = |report: &Value| {
+        report["frontier"][0]["predicted"]["speedup"]
+            .as_f64()
+            .unwrap()
+    };
+    let swi = |report: &Value| report["frontier"][0]["predicted"]["swi"].as_f64().unwrap();
+    assert!(
+        (speedup(&cheap) / swi(&cheap) - 1.0).abs() < 1e-3,
+        "rows cost nothing"
+    );
+    // A row costs five forwards: nothing is drafted, although it would save forwards.
+    assert_eq!(speedup(&dear), 1.0);
+    assert!(dear["always"][2]["swi"].as_f64().unwrap() > 1.5);
+    assert!(dear["always"][2]["speedup"].as_f64().unwrap() < 0.6);
+    // The online schedule has to find out first, in twenty short answers.
+    let online = dear["always"][3]["speedup"].as_f64().unwrap();
+    assert!(online > 0.7, "{online}");
+}
+
+#[test]
+fn invalid_costs_are_refused() {
+    let costs = |text| {
+        error(&tune(
+            "demo-t5-problems.jsonl",
+            &["--limit", "1", "--costs", text],
+        ))
+    };
+    assert!(costs("1,2").contains("2 numbers for 3 neural models"));
+    assert!(costs("1,-2,3").contains("above 0"));
+    assert!(costs("cheap").contains("measured"));
+}
+
+#[test]
+fn a_trace_of_another_architecture_is_refused() {
+    let message = error(&tune("demo-llama-problems.jsonl", &["--limit", "1"]));
+    assert!(
+        message.contains("demo-t5-base is encoder-decoder, and the target of"),
+        "{message}"
+    );
+}
