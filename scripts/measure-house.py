@@ -2,6 +2,7 @@
 """Measures the code outside tests: lines of code, long functions, places that may panic, repeated lines.
 
     scripts/measure-house.py [--list] [CRATE...]     all crates by default
+    scripts/measure-house.py --check                 fails if a budget of scripts/house-budget.txt is exceeded
 
 Code is what a build without tests compiles: neither tests/, examples/ and benches/ nor items under
 #[cfg(test)] count. A line of code holds more than a comment. A function's length is its lines of
@@ -9,6 +10,10 @@ code from `fn` to the closing brace, functions within it included. A repeated pl
 runs of six or more equal lines; imports and lines of punctuation alone are left out. The crates of
 crates/testing are parts of tests, which fail by panics: theirs do not count. --list also prints
 every place.
+
+Budgets are of rooms (product: crates/ with its program; laboratory: crates/lab; testing; python: the
+Rust of bindings/python) and of the whole. Whoever raises one does so in the commit that needs it,
+with the reason behind the number.
 """
 
 import argparse
@@ -19,6 +24,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTING = ROOT / "crates" / "testing"
+BUDGET = ROOT / "scripts" / "house-budget.txt"
+ROOMS = {"lab": "laboratory", "testing": "testing"}
+# Doc comments that begin with these say nothing where they stand alone: in an editor, in rustdoc.
+NO_SUBJECT = re.compile(r"^(?:The same|Of|Those|As it)\b")
 LONG, VERY_LONG, RUN = 40, 60, 6
 PANIC = re.compile(
     r"\b(?:panic|unreachable|todo|unimplemented)!|\.(?:unwrap|expect|unwrap_err|expect_err)\("
@@ -136,6 +145,58 @@ class File:
                 importing = False
 
 
+def room(crate):
+    """The room that a crate stands in."""
+    top = crate.relative_to(ROOT).parts
+    return "python" if top[0] == "bindings" else ROOMS.get(top[1], "product")
+
+
+def doc_comments(path):
+    """First lines of the doc comments of a file."""
+    before = ""
+    for line in path.read_text().split("\n"):
+        line = line.strip()
+        if line.startswith(("///", "//!")) and not before.startswith(("///", "//!")):
+            yield line[3:].strip()
+        before = line
+
+
+def measured():
+    """All that budgets are of."""
+    found = dict.fromkeys(["product", "laboratory", "testing", "python", "code"], 0)
+    for manifest in sorted(ROOT.glob("crates/**/Cargo.toml")) + [ROOT / "bindings/python/Cargo.toml"]:
+        if (manifest.parent / "src").is_dir():
+            lines = sum(len(file.lines()) for file in files(manifest.parent))
+            found[room(manifest.parent)] += lines
+            found["code"] += lines if room(manifest.parent) != "python" else 0
+    sources = [path for folder in ("crates", "bindings", "tests", "benches", "fuzz")
+               for path in (ROOT / folder).rglob("*.rs") if "target" not in path.parts]
+    found["rust"] = sum(len(path.read_text().split("\n")) - 1 for path in sources)
+    read = [file for crate in crates([]) for file in files(crate)]
+    found["crates"] = sum(1 for _ in crates([]))
+    found["long-functions"] = sum(1 for file in read for length, *_ in file.functions() if length > LONG)
+    found["panics"] = sum(1 for file in read for _ in file.panics())
+    texts = [path.read_text() for path in sources]
+    found["match-on-bool"] = sum(len(re.findall(r"\bmatch\b[^{};]*\{\s*(?:true|false)\s*=>", text)) for text in texts)
+    found["comments-without-subject"] = sum(bool(NO_SUBJECT.match(line)) for path in sources for line in doc_comments(path))
+    found["words-of-docs"] = sum(len(path.read_text().split()) for path in (ROOT / "docs").glob("*.md"))
+    found["words-of-readme"] = len((ROOT / "README.md").read_text().split())
+    return found
+
+
+def check():
+    """Compares with the budgets; whether all are kept."""
+    budgets = [line.split(maxsplit=2) for line in BUDGET.read_text().splitlines() if line and line[0] != "#"]
+    found, kept = measured(), True
+    if unknown := {name for name, *_ in budgets} ^ found.keys():
+        sys.exit(f"{BUDGET.relative_to(ROOT)}: {', '.join(sorted(unknown))}: each measure has one budget")
+    for name, most, *_ in budgets:
+        over = found[name] > int(most)
+        kept = kept and not over
+        print(f"{name:26} {found[name]:8} of {most:>8}{'  OVER' if over else ''}")
+    return kept
+
+
 def crates(names):
     manifests = sorted(ROOT.glob("crates/**/Cargo.toml"))
     for manifest in manifests:
@@ -175,9 +236,12 @@ def repeated(files):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="compare with the budgets")
     parser.add_argument("--list", action="store_true", help="print every place")
     parser.add_argument("crates", nargs="*", metavar="CRATE")
     options = parser.parse_args()
+    if options.check:
+        return not check()
 
     every, details, total = [], [], [0, 0, 0, 0, 0]
     print(f"{'crate':28} {'lines':>7} {'functions':>9} {'>40':>4} {'>60':>4} {'panics':>6}")
