@@ -2,7 +2,7 @@
 """Compares the wikitext stripper with mwparserfromhell's strip_code, word by word.
 
     pip install mwparserfromhell
-    cargo run --release -p cascade-corpus --example corpus -- --text DUMP > pages.jsonl
+    cargo run --release -p cascade-bigram --example corpus -- --text DUMP > pages.jsonl
     python3 scripts/compare_wikitext.py pages.jsonl [--words 40]
 
 For every page the words of both texts are counted. Two comparisons are printed: with `strip_code` as it is, and with
@@ -70,7 +70,7 @@ def main():
             totals[name].update(both=sum((ours & theirs).values()), ours=sum(more.values()), theirs=sum(less.values()))
         only_ours.update(more)
         only_theirs.update(less)
-        worst.append((sum(more.values()) + sum(less.values()), page["title"], sum(more.values()), sum(less.values())))
+        worst.append((sum(more.values()) + sum(less.values()), str(page["offset"]), sum(more.values()), sum(less.values())))
     print(f"{pages} pages, {size} bytes; mwparserfromhell {size / 1e6 / seconds:.2f} MB/s")
     for name, total in totals.items():
         both, ours, theirs = total["both"], total["ours"], total["theirs"]

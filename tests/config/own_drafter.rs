@@ -6,7 +6,7 @@ use cascade_config::{AssembleOptions, Config};
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use cascade_engine::Role;
 use cascade_ngram::{
-    drafter_kinds, positive, BigramTable, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig,
+    drafter_kinds, positive, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig, NgramTable,
     OpenError, Resources, TableLocator,
 };
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Proposes the last token again, and what most often follows it.
 struct Echo {
     times: usize,
-    table: Arc<BigramTable>,
+    table: Arc<NgramTable>,
 }
 
 impl Drafter for Echo {
@@ -24,7 +24,7 @@ impl Drafter for Echo {
         let Some(&last) = context.last() else {
             return ScoredTree::default();
         };
-        let successors = self.table.successors(last);
+        let successors = self.table.after(&[last]).into_iter().flatten();
         let next = successors.take(1).map(|(token, _)| token);
         let echo = std::iter::repeat_n(last, self.times);
         TokenTree::chain(next.chain(echo).take(budget.depth)).into()

@@ -609,14 +609,12 @@ def drafter_weights():
 
 
 drafter_weights()
-# What `cascade bigram count` and `cascade bigram build` made of corpus/good.txt with
-# good/tokenizer.json.
-parquet("counts", (ROOT / "counts/good.parquet").read_bytes())
+# A bigram table, as earlier versions made it of corpus/good.txt with good/tokenizer.json.
 safetensors("table", (ROOT / "table/good.safetensors").read_bytes())
 
 
 def ngram_tables():
-    """What `cascade bigram build --order 2` made of it, and what only someone with a checksum at hand can damage."""
+    """What `cascade bigram build --order 2` makes of it, and what only someone with a checksum at hand can damage."""
     good = (ROOT / "ngram-table/good.safetensors").read_bytes()
     safetensors("ngram-table", good)
     length = struct.unpack("<Q", good[:8])[0]

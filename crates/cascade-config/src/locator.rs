@@ -8,7 +8,7 @@ use std::path::Path;
 
 use cascade_core::Fingerprint;
 use cascade_models::ModelSource;
-use cascade_ngram::{BigramTable, TableLocator};
+use cascade_ngram::{NgramTable, TableLocator};
 
 /// Prefix of what is part of the program.
 const EMBEDDED: &str = "embedded:";
@@ -49,7 +49,7 @@ pub(crate) fn embedded_table(name: &str) -> Result<&'static [u8], Unknown> {
 pub(crate) fn table_of(vocabulary: &Fingerprint) -> Option<TableLocator> {
     let mut tables = embedded::tables().into_iter();
     let fits = |&(name, bytes): &(&str, &'static [u8])| {
-        BigramTable::from_static(name, bytes, vocabulary).is_ok()
+        NgramTable::from_static(name, bytes, vocabulary).is_ok()
     };
     let (name, _) = tables.find(fits)?;
     Some(TableLocator::Embedded(name.to_owned()))

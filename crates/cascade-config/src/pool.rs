@@ -11,7 +11,7 @@ use cascade_models::{
     LoadOptions, LoadedModel, MemoryEstimate, Model, ModelFiles, ModelSource, OpenDevice,
     Overcommit, Tokenizer,
 };
-use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
+use cascade_ngram::{NgramTable, Resources, TableLocator};
 
 use crate::{locator, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result};
 
@@ -105,8 +105,7 @@ pub struct ModelPool {
     prices: Mutex<Vec<(ModelKey, bool, SharedPrices)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
-    tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
-    ngram_tables: Mutex<HashMap<TableLocator, Arc<NgramTable>>>,
+    tables: Mutex<HashMap<TableLocator, Arc<NgramTable>>>,
     /// By the name of the drafter.
     stand_ins: HashMap<String, StandIn>,
 }
@@ -153,7 +152,6 @@ impl ModelPool {
             prices: Mutex::default(),
             located: Mutex::default(),
             tables: Mutex::default(),
-            ngram_tables: Mutex::default(),
             stand_ins: HashMap::new(),
         }
     }
@@ -452,7 +450,7 @@ impl ModelPool {
         })
     }
 
-    /// A bigram table for a vocabulary: opened if it is new, shared if it has been opened.
+    /// A table for a vocabulary: opened if it is new, shared if it has been opened.
     ///
     /// # Errors
     /// A table that is not there, is damaged, or has another vocabulary.
@@ -460,32 +458,13 @@ impl ModelPool {
         &self,
         locator: &TableLocator,
         vocabulary: &Fingerprint,
-    ) -> cascade_ngram::Result<Arc<BigramTable>> {
+    ) -> cascade_ngram::Result<Arc<NgramTable>> {
         let mut tables = lock(&self.tables);
         if let Some(table) = tables.get(locator) {
             table.check_tokenizer(vocabulary)?;
             return Ok(Arc::clone(table));
         }
         let table = Arc::new(open_table(locator, vocabulary)?);
-        tables.insert(locator.clone(), Arc::clone(&table));
-        Ok(table)
-    }
-
-    /// An n-gram table for a vocabulary: as [`table`](Self::table). A bigram table becomes one.
-    ///
-    /// # Errors
-    /// As [`table`](Self::table).
-    pub fn ngram_table(
-        &self,
-        locator: &TableLocator,
-        vocabulary: &Fingerprint,
-    ) -> cascade_ngram::Result<Arc<NgramTable>> {
-        let mut tables = lock(&self.ngram_tables);
-        if let Some(table) = tables.get(locator) {
-            table.check_tokenizer(vocabulary)?;
-            return Ok(Arc::clone(table));
-        }
-        let table = Arc::new(open_ngram_table(locator, vocabulary)?);
         tables.insert(locator.clone(), Arc::clone(&table));
         Ok(table)
     }
@@ -497,18 +476,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn open_table(
-    locator: &TableLocator,
-    vocabulary: &Fingerprint,
-) -> cascade_ngram::Result<BigramTable> {
-    match locator {
-        TableLocator::File(path) => BigramTable::open(path, vocabulary),
-        TableLocator::Embedded(name) => {
-            BigramTable::from_static(locator.to_string(), embedded(locator, name)?, vocabulary)
-        }
-    }
-}
-
-fn open_ngram_table(
     locator: &TableLocator,
     vocabulary: &Fingerprint,
 ) -> cascade_ngram::Result<NgramTable> {
@@ -537,11 +504,7 @@ pub(crate) struct Tables<'a> {
 }
 
 impl Resources for Tables<'_> {
-    fn table(&self, locator: &TableLocator) -> cascade_ngram::Result<Arc<BigramTable>> {
+    fn table(&self, locator: &TableLocator) -> cascade_ngram::Result<Arc<NgramTable>> {
         self.pool.table(locator, self.vocabulary)
-    }
-
-    fn ngram_table(&self, locator: &TableLocator) -> cascade_ngram::Result<Arc<NgramTable>> {
-        self.pool.ngram_table(locator, self.vocabulary)
     }
 }

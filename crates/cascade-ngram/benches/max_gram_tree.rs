@@ -4,12 +4,13 @@
 //! `cargo bench -p cascade-ngram --bench max_gram_tree`. Before the times, it prints how many bytes
 //! a token of the context takes (Linux; the growth of the resident set).
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, Fingerprint, Observation, TokenTree};
 use cascade_ngram::{
-    MaxGramTree, MaxGramTreeOptions, NgramBuilder, NgramLimits, NgramTable, Provenance,
+    MaxGramTree, MaxGramTreeOptions, NgramLimits, NgramRows, NgramTable, Provenance,
 };
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
 
@@ -49,16 +50,35 @@ fn table(tokens: &[u32]) -> NgramTable {
         command: "cargo bench".to_owned(),
         version: String::new(),
     };
-    let mut builder = NgramBuilder::new(2, VOCABULARY as usize, provenance);
-    builder
-        .add_document(tokens)
-        .expect("tokens of the vocabulary");
     let limits = NgramLimits {
         top_k: 16,
         min_count: 1,
         min_context: 2,
     };
-    builder.finish(limits).expect("a table")
+    let counted = "counts in order";
+    let mut rows = NgramRows::new(2, VOCABULARY as usize, limits).expect("a vocabulary");
+    for ([token], count) in windows(tokens) {
+        rows.add_token(token, count).expect(counted);
+    }
+    for ([last, next], count) in windows(tokens) {
+        rows.add_pair(last, next, count).expect(counted);
+    }
+    for ([first, second, next], count) in windows(tokens) {
+        rows.add_triple([first, second], next, count)
+            .expect(counted);
+    }
+    rows.finish(1, provenance).expect("a table")
+}
+
+/// How often each window of so many tokens occurs.
+fn windows<const N: usize>(tokens: &[u32]) -> BTreeMap<[u32; N], u64> {
+    let mut counts = BTreeMap::new();
+    for window in tokens.windows(N) {
+        *counts
+            .entry(window.try_into().expect("N tokens"))
+            .or_default() += 1;
+    }
+    counts
 }
 
 fn propose(criterion: &mut Criterion) {

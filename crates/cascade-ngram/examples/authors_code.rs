@@ -13,7 +13,7 @@
 use std::{error::Error, fs, sync::Arc};
 
 use cascade_core::{Budget, Drafter};
-use cascade_ngram::{BigramTable, MaxGram};
+use cascade_ngram::{MaxGram, NgramTable};
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -44,7 +44,7 @@ fn main() -> Result<()> {
     let outputs = read(&args.next().ok_or(USAGE)?)?;
     let table = match (args.next().as_deref(), args.next()) {
         (None, None) => None,
-        (Some("--table"), Some(file)) => Some(Arc::new(BigramTable::open_any(file)?)),
+        (Some("--table"), Some(file)) => Some(Arc::new(NgramTable::open_any(file)?)),
         _ => return Err(USAGE.into()),
     };
     for tokens in [ASKED, 3] {
@@ -87,7 +87,7 @@ fn read(file: &str) -> Result<Vec<Output>> {
 
 /// Max-Gram as this crate has it.
 fn defined(
-    table: Option<&Arc<BigramTable>>,
+    table: Option<&Arc<NgramTable>>,
     tokens: usize,
 ) -> impl FnMut(&Output, usize) -> Vec<u32> {
     let mut drafter = match table {
@@ -107,7 +107,7 @@ impl Variant {
         output: &Output,
         at: usize,
         asked: usize,
-        table: Option<&BigramTable>,
+        table: Option<&NgramTable>,
     ) -> Vec<u32> {
         let context = &output.tokens[..at];
         let mut draft = if self.doubled_corpus {

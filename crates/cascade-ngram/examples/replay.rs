@@ -19,7 +19,7 @@
 use std::{collections::BTreeMap, error::Error, fs, sync::Arc};
 
 use cascade_core::{Budget, Drafter, TokenTree};
-use cascade_ngram::{Bigram, BigramTable, MaxGram, MaxGramOptions, Occurrence, PromptLookup};
+use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, NgramTable, Occurrence, PromptLookup};
 use serde_json::Value;
 
 const DEPTH: usize = 10;
@@ -30,7 +30,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 struct Args {
     conversations: String,
-    table: Option<Arc<BigramTable>>,
+    table: Option<Arc<NgramTable>>,
     branches: Vec<usize>,
     nodes: Vec<usize>,
     width: usize,
@@ -89,7 +89,7 @@ impl Args {
         while let Some(flag) = args.next() {
             let value = args.next().ok_or(USAGE)?;
             match flag.as_str() {
-                "--table" => parsed.table = Some(Arc::new(BigramTable::open_any(value)?)),
+                "--table" => parsed.table = Some(Arc::new(NgramTable::open_any(value)?)),
                 "--branches" => parsed.branches = numbers(&value)?,
                 "--nodes" => parsed.nodes = numbers(&value)?,
                 "--width" => parsed.width = value.parse()?,
@@ -111,7 +111,7 @@ fn numbers(list: &str) -> Result<Vec<usize>> {
 }
 
 fn drafters(
-    table: Option<&Arc<BigramTable>>,
+    table: Option<&Arc<NgramTable>>,
     branches: usize,
     width: usize,
 ) -> Vec<(&'static str, Box<dyn Drafter>)> {

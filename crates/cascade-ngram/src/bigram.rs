@@ -11,7 +11,7 @@ use crate::branches::Branches;
 use crate::config::{
     is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
 };
-use crate::BigramTable;
+use crate::NgramTable;
 
 /// Proposes the most frequent successor of the context's last token, the most frequent successor of
 /// that one, and so on: the statistical part of Max-Gram that needs no match. The source plays no
@@ -21,13 +21,13 @@ use crate::BigramTable;
 /// [`with_width`](Self::with_width).
 #[derive(Clone, Debug)]
 pub struct Bigram {
-    table: Arc<BigramTable>,
+    table: Arc<NgramTable>,
     width: usize,
 }
 
 impl Bigram {
     /// A drafter that reads from `table`. Its vocabulary must be the one of the contexts.
-    pub fn new(table: Arc<BigramTable>) -> Self {
+    pub fn new(table: Arc<NgramTable>) -> Self {
         Self { table, width: 1 }
     }
 
@@ -128,7 +128,7 @@ impl DrafterConfig for BigramConfig {
 }
 
 struct BigramFactory {
-    table: Arc<BigramTable>,
+    table: Arc<NgramTable>,
     width: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use cascade_core::{NodeId, TokenId, TokenTree};
 
-use crate::BigramTable;
+use crate::NgramTable;
 
 /// The latest occurrences of the last token that are examined, at most.
 const OCCURRENCES: usize = 256;
@@ -61,7 +61,7 @@ impl Branches {
     /// each. `last` is the token before the main chain.
     pub(crate) fn graft_followers(
         &mut self,
-        table: &BigramTable,
+        table: &NgramTable,
         last: Option<TokenId>,
         from: usize,
         width: usize,
@@ -71,7 +71,7 @@ impl Branches {
             let Some(before) = parent.map(|node| self.tree.token(node)).or(last) else {
                 continue;
             };
-            for (token, _) in table.successors(before).take(width) {
+            for (token, _) in table.after(&[before]).into_iter().flatten().take(width) {
                 if self.tree.child(parent, token).is_none() {
                     self.tree.push(token, parent);
                 }

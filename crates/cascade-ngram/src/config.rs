@@ -15,7 +15,7 @@ use serde::de::{self, MapAccess};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{BigramTable, NgramTable};
+use crate::NgramTable;
 
 /// The settings of a statistical drafter.
 ///
@@ -162,13 +162,7 @@ pub trait Resources {
     ///
     /// # Errors
     /// A table that is not there, is damaged, or has another vocabulary.
-    fn table(&self, locator: &TableLocator) -> crate::Result<Arc<BigramTable>>;
-
-    /// As [`table`](Self::table), with contexts of two tokens if the file has them.
-    ///
-    /// # Errors
-    /// As [`table`](Self::table).
-    fn ngram_table(&self, locator: &TableLocator) -> crate::Result<Arc<NgramTable>>;
+    fn table(&self, locator: &TableLocator) -> crate::Result<Arc<NgramTable>>;
 }
 
 /// Why a drafter cannot be opened.

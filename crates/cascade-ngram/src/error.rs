@@ -39,32 +39,12 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// A safetensors file whose metadata does not declare a bigram table.
-    #[error(
-        "{file} is not a bigram table: its metadata has no `format` of `cascade-bigram`; \
-         build one with `cascade-lab bigram build`"
-    )]
-    NotATable {
-        /// The file.
-        file: String,
-    },
-
-    /// An n-gram table where a bigram table is needed.
-    #[error(
-        "{file} is an n-gram table, and a bigram table is needed here; \
-         build one with `cascade-lab bigram build`, without --order"
-    )]
-    NgramTable {
-        /// The file.
-        file: String,
-    },
-
     /// A safetensors file whose metadata declares neither an n-gram table nor a bigram table.
     #[error(
         "{file} is not an n-gram table: its metadata has no `format` of `cascade-ngram` or `cascade-bigram`; \
-         build one with `cascade-lab bigram build --order 2`"
+         build one with `cascade-lab bigram build`"
     )]
-    NotAnNgramTable {
+    NotATable {
         /// The file.
         file: String,
     },
@@ -139,15 +119,6 @@ pub enum Error {
         token: TokenId,
         /// The second.
         successor: TokenId,
-    },
-
-    /// Tables that cannot be added up.
-    #[error("bigram counts of vocabularies of {left} and {right} tokens cannot be merged")]
-    Merge {
-        /// Size of the one vocabulary.
-        left: usize,
-        /// Size of the other.
-        right: usize,
     },
 }
 

@@ -6,7 +6,7 @@
 //!   where nothing occurred before.
 //! * [`MaxGramTree`]: the tree of the most probable continuations by all matching contexts, a
 //!   static table, earlier answers and what the target said elsewhere, together.
-//! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
+//! * [`Bigram`]: each token's most frequent successor, from an [`NgramTable`] alone.
 //! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.
 //!
 //! All but the tree propose chains unless they are configured to branch: into what followed other
@@ -15,13 +15,12 @@
 //! Each has a configuration of its own ([`DrafterConfig`]), which is read by serde and opened with
 //! [`Resources`]; [`Builtin`] lists them by their keys, and [`drafter_kinds!`] makes longer lists.
 //!
-//! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by an [`NgramBuilder`],
-//! made from sorted counts by [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or
-//! imported by [`import_json`]. [`NgramTable`] also knows what follows two tokens.
+//! Tables are safetensors files ([`NgramTable`]) of what follows one token, or one and two tokens.
+//! They are made from sorted counts by [`NgramRows`] (crate `cascade-bigram` counts whole dumps) or
+//! imported by [`import_json`].
 
 mod automaton;
 mod bigram;
-mod bigram_table;
 mod branches;
 mod builtin;
 mod config;
@@ -35,9 +34,6 @@ mod provenance;
 
 pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{Bigram, BigramConfig};
-pub use bigram_table::{
-    export_json, import_json, BigramMetadata, BigramRows, BigramTable, Successors,
-};
 pub use builtin::Builtin;
 pub use config::{
     positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError, Resources,
@@ -47,7 +43,7 @@ pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
 pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, Weights};
 pub use ngram_table::{
-    Continuations, NgramBuilder, NgramLimits, NgramMetadata, NgramRows, NgramTable,
+    import_json, Continuations, NgramLimits, NgramMetadata, NgramRows, NgramTable,
 };
 pub use prompt_lookup::{PromptLookup, PromptLookupConfig};
 pub use provenance::{Provenance, Source};

@@ -14,7 +14,7 @@ use crate::{
         is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError,
         Resources, TableLocator,
     },
-    BigramTable, Match, SuffixAutomaton,
+    Match, NgramTable, SuffixAutomaton,
 };
 
 /// Which of several earlier occurrences to copy from.
@@ -154,7 +154,7 @@ impl DrafterConfig for MaxGramConfig {
 }
 
 struct MaxGramFactory {
-    table: Option<Arc<BigramTable>>,
+    table: Option<Arc<NgramTable>>,
     options: MaxGramOptions,
 }
 
@@ -217,7 +217,7 @@ const OF_SIBLING: f32 = 0.3;
 #[derive(Clone, Debug, Default)]
 pub struct MaxGram {
     options: MaxGramOptions,
-    bigram: Option<Arc<BigramTable>>,
+    bigram: Option<Arc<NgramTable>>,
     source: Vec<TokenId>,
     /// Source, context and perhaps a draft of an earlier call.
     corpus: SuffixAutomaton,
@@ -231,7 +231,7 @@ impl MaxGram {
 
     /// The same, filling what is missing from `table`. Its vocabulary must be the one of the
     /// contexts.
-    pub fn with_bigram(self, table: Arc<BigramTable>) -> Self {
+    pub fn with_bigram(self, table: Arc<NgramTable>) -> Self {
         Self {
             bigram: Some(table),
             ..self

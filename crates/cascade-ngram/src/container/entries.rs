@@ -7,12 +7,12 @@ use cascade_core::Fingerprint;
 
 use crate::{Error, Provenance, Result};
 
-/// The format of bigram tables.
+/// The format of bigram tables, which earlier versions wrote.
 pub(crate) const BIGRAMS: &str = "cascade-bigram";
 /// The format of n-gram tables.
 pub(crate) const NGRAMS: &str = "cascade-ngram";
 
-/// What all tables begin with: format, its version, and where the table comes from.
+/// What the metadata of all tables begins with: format, its version, and the table's provenance.
 pub(crate) fn beginning(
     format: &str,
     format_version: u32,
@@ -30,47 +30,42 @@ pub(crate) fn beginning(
     ]
 }
 
-/// Whether entries say that they are of this format.
-pub(crate) fn declare(entries: &Option<HashMap<String, String>>, format: &str) -> bool {
-    let declared = entries.as_ref().and_then(|entries| entries.get("format"));
-    declared.is_some_and(|declared| declared == format)
-}
-
-/// The entries of a file that are read.
+/// The metadata entries of a file that is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a> {
-    file: &'a str,
+    pub(crate) file: &'a str,
     entries: &'a HashMap<String, String>,
 }
 
 impl<'a> Entries<'a> {
-    /// Entries of a format's version; `None` if they are of another format.
-    ///
     /// # Errors
-    /// [`Error::Version`] for another version, [`Error::Invalid`] without one.
-    pub(crate) fn of_format(
-        file: &'a str,
-        entries: &'a Option<HashMap<String, String>>,
-        format: &str,
-        supported: u32,
-    ) -> Result<Option<Self>> {
-        let Some(entries) = entries.as_ref().filter(|_| declare(entries, format)) else {
-            return Ok(None);
-        };
-        let own = Self { file, entries };
-        let found = own.text("format_version")?;
-        if found == supported.to_string() {
-            Ok(Some(own))
-        } else {
-            Err(Error::Version {
-                file: file.into(),
-                found: found.to_owned(),
-                supported,
-            })
-        }
+    /// [`Error::NotATable`] for a file without metadata.
+    pub(crate) fn new(file: &'a str, entries: &'a Option<HashMap<String, String>>) -> Result<Self> {
+        let entries = entries.as_ref();
+        let entries = entries.ok_or_else(|| Error::NotATable { file: file.into() })?;
+        Ok(Self { file, entries })
     }
 
-    /// All of them, in no order.
+    /// Whether these are the entries of this format.
+    ///
+    /// # Errors
+    /// [`Error::Version`] for another version of the format, [`Error::Invalid`] without a version.
+    pub(crate) fn are_of(self, format: &str, supported: u32) -> Result<bool> {
+        if self.entries.get("format").map(String::as_str) != Some(format) {
+            return Ok(false);
+        }
+        let found = self.text("format_version")?;
+        if found == supported.to_string() {
+            return Ok(true);
+        }
+        Err(Error::Version {
+            file: self.file.into(),
+            found: found.to_owned(),
+            supported,
+        })
+    }
+
+    /// All entries, in no order.
     pub(crate) fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let entries = self.entries.iter();
         entries.map(|(key, value)| (key.as_str(), value.as_str()))
@@ -95,7 +90,7 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// An entry that is missing or malformed.
+    /// The error of an entry that is missing or malformed.
     pub(crate) fn bad(self, key: &str) -> Error {
         let reason = format!("the metadata `{key}` is missing or is not of the right form");
         Error::invalid(self.file, reason)

@@ -1,6 +1,5 @@
 //! The container of tables: a safetensors file that is read in place.
 
-mod bytes;
 mod entries;
 mod file;
 
@@ -9,46 +8,46 @@ use std::ops::Range;
 use safetensors::{tensor::Metadata, Dtype};
 use serde_json::{json, Map, Value};
 
-use self::bytes::Bytes;
-pub(crate) use self::entries::{beginning, declare, Entries, BIGRAMS, NGRAMS};
-pub(crate) use self::file::{table_file, TableFile};
+pub(crate) use self::entries::{beginning, Entries, BIGRAMS, NGRAMS};
+pub(crate) use self::file::TableFile;
 use crate::{Error, Result};
 
 /// A tensor of one dimension that is to be written.
 pub(crate) struct Tensor {
-    pub(crate) name: &'static str,
-    pub(crate) dtype: &'static str,
-    pub(crate) len: usize,
+    name: &'static str,
+    dtype: &'static str,
+    len: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Tensor {
     pub(crate) fn u64(name: &'static str, values: &[u64]) -> Self {
-        Self::new(name, "U64", values.iter().map(|value| value.to_le_bytes()))
+        Self::new(name, "U64", values, u64::to_le_bytes)
     }
 
     pub(crate) fn u32(name: &'static str, values: &[u32]) -> Self {
-        Self::new(name, "U32", values.iter().map(|value| value.to_le_bytes()))
+        Self::new(name, "U32", values, u32::to_le_bytes)
     }
 
     pub(crate) fn u16(name: &'static str, values: &[u16]) -> Self {
-        Self::new(name, "U16", values.iter().map(|value| value.to_le_bytes()))
+        Self::new(name, "U16", values, u16::to_le_bytes)
     }
 
     pub(crate) fn u8(name: &'static str, values: &[u8]) -> Self {
-        Self::new(name, "U8", values.iter().map(|value| [*value]))
+        Self::new(name, "U8", values, u8::to_le_bytes)
     }
 
-    fn new<const N: usize>(
+    fn new<T: Copy, const N: usize>(
         name: &'static str,
         dtype: &'static str,
-        values: impl ExactSizeIterator<Item = [u8; N]>,
+        values: &[T],
+        to_bytes: fn(T) -> [u8; N],
     ) -> Self {
         Self {
             name,
             dtype,
             len: values.len(),
-            bytes: values.flatten().collect(),
+            bytes: values.iter().copied().flat_map(to_bytes).collect(),
         }
     }
 }
@@ -85,37 +84,60 @@ pub(crate) fn encode<'a>(
     bytes
 }
 
-/// Length of a tensor of one dimension, and its place in a file whose tensors' data begins at byte
-/// `data`.
-///
-/// # Errors
-/// A tensor that is missing, of another type, or of more dimensions.
-pub(crate) fn find(
-    file: &str,
-    header: &Metadata,
-    data: usize,
-    tensor: &'static str,
-    expected: Dtype,
-) -> Result<(usize, Range<usize>)> {
-    let Some(info) = header.info(tensor) else {
-        return Err(Error::invalid(
-            file,
-            format!("tensor `{tensor}` is missing"),
-        ));
-    };
-    if info.dtype != expected {
-        let found = info.dtype;
-        let reason = format!("tensor `{tensor}` is {found:?}, expected {expected:?}");
-        return Err(Error::invalid(file, reason));
-    }
-    let &[len] = info.shape.as_slice() else {
-        return Err(wrong_shape(file, tensor, &info.shape, "one dimension"));
-    };
-    let (start, end) = info.data_offsets;
-    Ok((len, data + start..data + end))
-}
+/// The tensors of a file: the file's name, its header, and the byte at which their data begin.
+pub(crate) struct Tensors<'a>(
+    pub(crate) &'a str,
+    pub(crate) &'a Metadata,
+    pub(crate) usize,
+);
 
-pub(crate) fn wrong_shape(file: &str, tensor: &str, found: &[usize], expected: &str) -> Error {
-    let reason = format!("tensor `{tensor}` has shape {found:?}, expected {expected}");
-    Error::invalid(file, reason)
+impl Tensors<'_> {
+    /// The length of a tensor of one dimension, and its bytes in the file.
+    ///
+    /// # Errors
+    /// A tensor that is missing, of another type, or of more dimensions.
+    pub(crate) fn find(
+        &self,
+        tensor: &'static str,
+        expected: Dtype,
+    ) -> Result<(usize, Range<usize>)> {
+        let &Self(file, header, data) = self;
+        let Some(info) = header.info(tensor) else {
+            let reason = format!("tensor `{tensor}` is missing");
+            return Err(Error::invalid(file, reason));
+        };
+        if info.dtype != expected {
+            let found = info.dtype;
+            let reason = format!("tensor `{tensor}` is {found:?}, expected {expected:?}");
+            return Err(Error::invalid(file, reason));
+        }
+        let &[len] = info.shape.as_slice() else {
+            return Err(self.wrong_shape(tensor, &info.shape, "one dimension"));
+        };
+        let (start, end) = info.data_offsets;
+        Ok((len, data + start..data + end))
+    }
+
+    /// The bytes of a tensor of a known length; `why` says what it is the length of.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), and another length.
+    pub(crate) fn sized(
+        &self,
+        tensor: &'static str,
+        expected: Dtype,
+        length: usize,
+        why: &str,
+    ) -> Result<Range<usize>> {
+        let (found, range) = self.find(tensor, expected)?;
+        if found == length {
+            return Ok(range);
+        }
+        Err(self.wrong_shape(tensor, &[found], &format!("[{length}], {why}")))
+    }
+
+    pub(crate) fn wrong_shape(&self, tensor: &str, found: &[usize], expected: &str) -> Error {
+        let reason = format!("tensor `{tensor}` has shape {found:?}, expected {expected}");
+        Error::invalid(self.0, reason)
+    }
 }

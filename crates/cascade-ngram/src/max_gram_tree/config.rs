@@ -22,9 +22,8 @@ use crate::NgramTable;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MaxGramTreeConfig {
-    /// A static table that is part of the mixture: an [`NgramTable`] or a
-    /// [`BigramTable`](crate::BigramTable). The more successors it holds of each context, the
-    /// better; 16 is a good number.
+    /// A static table that is part of the mixture. The more successors it holds of each context,
+    /// the better; 16 is a good number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableLocator>,
     /// A file of [`Weights`], in place of the shipped ones.
@@ -170,7 +169,7 @@ impl DrafterConfig for MaxGramTreeConfig {
         let table = self
             .table
             .as_ref()
-            .map(|at| resources.ngram_table(at))
+            .map(|at| resources.table(at))
             .transpose()
             .map_err(OpenError::at(TABLE))?;
         let weights = self

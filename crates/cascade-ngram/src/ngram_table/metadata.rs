@@ -1,12 +1,10 @@
 //! Metadata of tables.
 
-use std::collections::HashMap;
-
 use super::LONGEST;
 use crate::container::{self, Entries, NGRAMS};
 use crate::{Error, Provenance, Result};
 
-const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 1;
 /// The checksum of everything else: of the other entries and of the tensors.
 const CHECKSUM: &str = "crc32";
 
@@ -31,7 +29,7 @@ pub struct NgramMetadata {
     pub total_tokens: u64,
     /// Number of pairs of neighbours in them, with repetitions, before any were dropped.
     pub total_bigrams: u64,
-    /// The same of three neighbours; 0 in tables of order 1, which do not count them.
+    /// Number of triples of neighbours in them, likewise; 0 in tables of order 1.
     pub total_trigrams: u64,
 }
 
@@ -62,21 +60,14 @@ impl NgramMetadata {
     /// tensors.
     ///
     /// # Errors
-    /// Another format or version, damage, and entries that are missing or malformed.
-    pub(super) fn from_entries(
-        file: &str,
-        entries: &Option<HashMap<String, String>>,
-        tensors: &[u8],
-    ) -> Result<Self> {
-        let Some(entries) = Entries::of_format(file, entries, NGRAMS, FORMAT_VERSION)? else {
-            return Err(Error::NotAnNgramTable { file: file.into() });
-        };
+    /// Damage, and entries that are missing or malformed.
+    pub(super) fn from_entries(entries: Entries<'_>, tensors: &[u8]) -> Result<Self> {
         let expected = entries.text(CHECKSUM)?;
         let others = entries.iter().filter(|entry| entry.0 != CHECKSUM);
         let found = checksum(others, [tensors]);
         if found != expected {
             return Err(Error::invalid(
-                file,
+                entries.file,
                 format!(
                     "the checksum of its content is {found}, not {expected}: it was damaged or changed; \
                      copy or build it anew"

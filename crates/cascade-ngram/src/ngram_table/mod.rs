@@ -1,18 +1,22 @@
 //! N-gram tables: what most often follows each token and each pair of tokens, packed.
 
-mod builder;
+mod bigrams;
 mod check;
 mod codes;
+mod import;
 mod layout;
 mod metadata;
-mod of_bigrams;
 mod rows;
 mod table;
 
-pub use builder::NgramBuilder;
+pub use import::import_json;
 pub use metadata::NgramMetadata;
 pub use rows::{NgramLimits, NgramRows};
 pub use table::{Continuations, NgramTable};
+
+use cascade_core::TokenId;
+
+use crate::{Error, Result};
 
 /// Names of the tensors in a file.
 mod tensor {
@@ -34,3 +38,16 @@ const UNIGRAMS: usize = 64;
 
 /// Contexts whose entries are found from one number of `blocks`.
 const BLOCK: usize = 32;
+
+/// Refuses tokens outside the vocabulary; `what` names the list.
+fn check_tokens(what: &str, tokens: &[TokenId], vocab_size: usize) -> Result<()> {
+    match tokens.iter().position(|&t| t as usize >= vocab_size) {
+        None => Ok(()),
+        Some(index) => Err(Error::TokenOutOfVocabulary {
+            what: what.to_owned(),
+            index,
+            token: tokens[index],
+            vocab_size,
+        }),
+    }
+}

@@ -5,10 +5,9 @@ use std::cmp::Reverse;
 use cascade_core::TokenId;
 
 use super::layout::{check_vocabulary, is_narrow};
-use super::{codes, tensor, NgramMetadata, NgramTable, BLOCK, LONGEST, UNIGRAMS};
-use crate::bigram_table::check_tokens;
+use super::{check_tokens, codes, tensor, NgramMetadata, NgramTable, BLOCK, LONGEST, UNIGRAMS};
 use crate::container::{self, Tensor};
-use crate::{BigramMetadata, Error, Provenance, Result};
+use crate::{Error, Provenance, Result};
 
 /// What a table keeps of the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,8 @@ impl NgramRows {
         })
     }
 
-    /// Sets how often a token occurs; a token without a call never occurs. In any order.
+    /// Sets how often a token occurs; a token without a call never occurs. In tables of order 1 it
+    /// is the total of what follows the token, so it must come before the pairs of the next token.
     ///
     /// # Errors
     /// A token outside the vocabulary.
@@ -118,21 +118,18 @@ impl NgramRows {
         self.two.add(context, next, count)
     }
 
-    /// Says that a token is continued more often than the pairs that were just added for it say,
-    /// because others were dropped.
-    pub(super) fn raise_total(&mut self, token: TokenId, total: u64) {
-        if self.one.context == Some([token]) {
-            self.one.total = self.one.total.max(total);
-        }
-    }
-
     /// The table.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more than the format can hold.
-    pub fn finish(mut self, documents: u64, provenance: Provenance) -> Result<NgramTable> {
-        self.close()?;
-        let metadata = NgramMetadata {
+    pub fn finish(self, documents: u64, provenance: Provenance) -> Result<NgramTable> {
+        let metadata = self.metadata(documents, provenance);
+        self.encode(NEW, &metadata)
+    }
+
+    pub(super) fn metadata(&self, documents: u64, provenance: Provenance) -> NgramMetadata {
+        let tokens = self.unigrams.iter();
+        NgramMetadata {
             provenance,
             order: self.order,
             vocab_size: self.unigrams.len(),
@@ -140,36 +137,10 @@ impl NgramRows {
             min_count: self.limits.min_count,
             min_context: self.limits.min_context,
             documents,
-            total_tokens: self
-                .unigrams
-                .iter()
-                .fold(0u64, |sum, &n| sum.saturating_add(n)),
+            total_tokens: tokens.fold(0u64, |sum, &n| sum.saturating_add(n)),
             total_bigrams: self.one.sum,
             total_trigrams: self.two.sum,
-        };
-        self.encode(NEW, &metadata)
-    }
-
-    /// The table of what a bigram table says, under that one's name.
-    pub(super) fn finish_as(mut self, name: &str, of: &BigramMetadata) -> Result<NgramTable> {
-        self.close()?;
-        let metadata = NgramMetadata {
-            provenance: of.provenance.clone(),
-            order: self.order,
-            vocab_size: self.unigrams.len(),
-            top_k: of.top_k,
-            min_count: of.min_count,
-            min_context: self.limits.min_context,
-            documents: of.documents,
-            // Of an imported table it is unknown, and 0.
-            total_tokens: self
-                .unigrams
-                .iter()
-                .fold(0u64, |sum, &n| sum.saturating_add(n)),
-            total_bigrams: of.total_bigrams,
-            total_trigrams: 0,
-        };
-        self.encode(name, &metadata)
+        }
     }
 
     fn close(&mut self) -> Result<()> {
@@ -182,7 +153,9 @@ impl NgramRows {
         Ok(())
     }
 
-    fn encode(self, name: &str, metadata: &NgramMetadata) -> Result<NgramTable> {
+    /// The table with this metadata, under a name for errors.
+    pub(super) fn encode(mut self, name: &str, metadata: &NgramMetadata) -> Result<NgramTable> {
+        self.close()?;
         let (tokens, counts) = most_frequent(&self.unigrams);
         let lists = self.ones.followed_by(self.twos);
         let seconds = if is_narrow(metadata.vocab_size) {
@@ -211,6 +184,10 @@ impl NgramRows {
             return Ok(());
         };
         self.ones.skip_to(token as usize);
+        if self.order == 1 {
+            let frequency = self.unigrams[token as usize];
+            self.one.total = self.one.total.max(frequency);
+        }
         let (total, kept) = self.one.close(&self.limits)?;
         self.ones.push(total, kept);
         Ok(())
@@ -234,7 +211,7 @@ impl NgramRows {
 }
 
 /// What tables are called that have no name yet.
-pub(super) const NEW: &str = "a new table";
+const NEW: &str = "a new table";
 
 /// The most frequent tokens, and how often they occur; of equally frequent ones the lower.
 fn most_frequent(unigrams: &[u64]) -> (Vec<TokenId>, Vec<u64>) {

@@ -2,11 +2,11 @@
 
 use std::{ops::Range, path::Path};
 
-use cascade_core::TokenId;
+use cascade_core::{Fingerprint, TokenId};
 
-use super::{codes, layout::Layout, NgramMetadata, BLOCK};
-use crate::container::{self, table_file, TableFile, BIGRAMS, NGRAMS};
-use crate::{BigramTable, Error, Result};
+use super::{bigrams, codes, layout::Layout, metadata::FORMAT_VERSION, NgramMetadata, BLOCK};
+use crate::container::{Entries, TableFile, Tensors, BIGRAMS, NGRAMS};
+use crate::{Error, Result};
 
 /// For each token of a vocabulary, and for pairs of tokens, what most often follows them, with
 /// counts; and how often the most frequent tokens occur at all.
@@ -37,7 +37,10 @@ use crate::{BigramTable, Error, Result};
 /// binary search among the pairs with the same first token for two. Files are mapped into memory,
 /// embedded tables are read where they are: neither is copied.
 ///
-/// A [`BigramTable`] can be opened as one, too: it becomes a table of order 1, in memory.
+/// In a table of order 1 the total of a token is its frequency: how often it occurs at all.
+///
+/// Bigram tables, which earlier versions wrote, can be opened, too: they become tables of order 1,
+/// in memory.
 #[derive(Debug)]
 pub struct NgramTable {
     file: TableFile,
@@ -46,17 +49,70 @@ pub struct NgramTable {
     unigrams: Vec<(TokenId, u64)>,
 }
 
-table_file!(NgramTable);
-
 impl NgramTable {
-    fn load(file: TableFile) -> Result<Self> {
+    /// Maps a file and checks that it is a valid table for `tokenizer`.
+    ///
+    /// The file must not be changed while it is in use; [`write`](Self::write) replaces files and
+    /// never changes them.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is damaged, or was built for another tokenizer. All name the
+    /// file.
+    pub fn open(path: impl AsRef<Path>, tokenizer: &Fingerprint) -> Result<Self> {
+        Self::load(TableFile::map(path.as_ref())?, Some(tokenizer))
+    }
+
+    /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that inspect
+    /// tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), without the tokenizer.
+    pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load(TableFile::map(path.as_ref())?, None)
+    }
+
+    /// A table that is embedded in the program; `name` replaces the file name in errors.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_static(
+        name: impl Into<String>,
+        bytes: &'static [u8],
+        tokenizer: &Fingerprint,
+    ) -> Result<Self> {
+        Self::load(TableFile::embedded(name, bytes), Some(tokenizer))
+    }
+
+    /// A table from the bytes of its file; `name` replaces the file name in errors.
+    ///
+    /// # Errors
+    /// As [`open_any`](Self::open_any).
+    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
+        Self::load(TableFile::owned(name, bytes), None)
+    }
+
+    fn load(file: TableFile, tokenizer: Option<&Fingerprint>) -> Result<Self> {
         let (header, data) = file.header()?;
-        if container::declare(header.metadata(), BIGRAMS) {
-            return Self::of_bigrams(&BigramTable::load(file)?);
+        let entries = Entries::new(file.name(), header.metadata())?;
+        let tensors = Tensors(file.name(), &header, data);
+        let check = |found: &Fingerprint| {
+            tokenizer.map_or(Ok(()), |expected| same_tokenizer(&file, found, expected))
+        };
+        if entries.are_of(BIGRAMS, bigrams::FORMAT_VERSION)? {
+            // Before it is converted, which takes longer.
+            let provenance = entries.provenance()?;
+            check(&provenance.tokenizer)?;
+            return bigrams::convert(&file, entries, &tensors, provenance);
         }
-        let tensors = file.as_slice().get(data..).unwrap_or_default();
-        let metadata = NgramMetadata::from_entries(file.name(), header.metadata(), tensors)?;
-        let layout = Layout::new(file.name(), &header, data, &metadata)?;
+        if !entries.are_of(NGRAMS, FORMAT_VERSION)? {
+            return Err(Error::NotATable {
+                file: file.name().to_owned(),
+            });
+        }
+        let content = file.as_slice().get(data..).unwrap_or_default();
+        let metadata = NgramMetadata::from_entries(entries, content)?;
+        check(&metadata.provenance.tokenizer)?;
+        let layout = Layout::new(&tensors, metadata.vocab_size)?;
         let mut table = Self {
             file,
             layout,
@@ -68,14 +124,36 @@ impl NgramTable {
         Ok(table)
     }
 
-    /// Whether a file declares to be a table of this format, for tools that take several. It may
-    /// still be damaged.
+    /// Checks that the table was built for this vocabulary.
     ///
     /// # Errors
-    /// A file that cannot be read or is no safetensors file.
-    pub fn is_declared_in(path: impl AsRef<Path>) -> Result<bool> {
-        let (header, _) = TableFile::map(path)?.header()?;
-        Ok(container::declare(header.metadata(), NGRAMS))
+    /// [`Error::Tokenizer`], with both fingerprints.
+    pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
+        same_tokenizer(&self.file, &self.metadata.provenance.tokenizer, tokenizer)
+    }
+
+    /// The file, or the name it was given.
+    pub fn file(&self) -> &str {
+        self.file.name()
+    }
+
+    /// The bytes of the table's file. Equal content gives equal bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.file.as_slice()
+    }
+
+    /// Writes the table to a file that appears whole or not at all: into a temporary file beside
+    /// it, then renamed.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; the temporary file is removed, and a former file of that name is as it
+    /// was.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        cascade_core::fs::write(path, self.as_bytes()).map_err(|source| Error::Write {
+            file: path.to_owned(),
+            source,
+        })
     }
 
     /// The table's metadata.
@@ -112,6 +190,16 @@ impl NgramTable {
             _ => None,
         }?;
         self.continuations_at(index)
+    }
+
+    /// The token that most often follows `token`, if the table knows any.
+    pub fn best(&self, token: TokenId) -> Option<TokenId> {
+        Some(self.after(&[token])?.next()?.0)
+    }
+
+    /// The best successor of `last`, the best successor of that one, and so on.
+    pub(crate) fn chain(&self, last: Option<TokenId>) -> impl Iterator<Item = TokenId> + '_ {
+        std::iter::successors(last, |&token| self.best(token)).skip(1)
     }
 
     /// The most frequent tokens, at most 64, with how often they occur, most frequent first.
@@ -162,13 +250,13 @@ impl NgramTable {
     }
 
     pub(super) fn first(&self, token: usize) -> usize {
-        self.u32_at(&self.layout.firsts, token) as usize
+        self.file.u32_at(&self.layout.firsts, token) as usize
     }
 
     pub(super) fn second(&self, pair: usize) -> TokenId {
         match self.layout.second_width {
             2 => u16::from_le_bytes(self.file.at(&self.layout.seconds, pair)).into(),
-            _ => self.u32_at(&self.layout.seconds, pair),
+            _ => self.file.u32_at(&self.layout.seconds, pair),
         }
     }
 
@@ -199,7 +287,7 @@ impl NgramTable {
     }
 
     pub(super) fn block(&self, block: usize) -> usize {
-        self.u32_at(&self.layout.blocks, block) as usize
+        self.file.u32_at(&self.layout.blocks, block) as usize
     }
 
     pub(super) fn length(&self, index: usize) -> usize {
@@ -212,20 +300,27 @@ impl NgramTable {
     }
 
     pub(super) fn entry(&self, index: usize) -> u32 {
-        self.u32_at(&self.layout.entries, index)
+        self.file.u32_at(&self.layout.entries, index)
     }
 
     fn read_unigrams(&self) -> Vec<(TokenId, u64)> {
-        let token = |i| self.u32_at(&self.layout.unigrams, i);
-        let count = |i| u64::from_le_bytes(self.file.at(&self.layout.unigram_counts, i));
+        let token = |i| self.file.u32_at(&self.layout.unigrams, i);
+        let count = |i| self.file.u64_at(&self.layout.unigram_counts, i);
         (0..self.layout.unigram_tokens)
             .map(|i| (token(i), count(i)))
             .collect()
     }
+}
 
-    fn u32_at(&self, tensor: &Range<usize>, index: usize) -> u32 {
-        u32::from_le_bytes(self.file.at(tensor, index))
+fn same_tokenizer(file: &TableFile, found: &Fingerprint, expected: &Fingerprint) -> Result<()> {
+    if found == expected {
+        return Ok(());
     }
+    Err(Error::Tokenizer {
+        file: file.name().to_owned(),
+        found: found.clone(),
+        expected: expected.clone(),
+    })
 }
 
 /// The index of a token in a range of a rising list of numbers of N bytes.

@@ -1,126 +1,73 @@
-//! Bigram tables: counting, the file, and files that are not what they should be.
+//! Bigram tables of earlier versions, read as tables of order 1, and files that are not what they
+//! should be; and lists of the paper's authors.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 use std::fs;
 
 use cascade_core::Fingerprint;
-use cascade_ngram::{export_json, import_json, BigramRows, BigramTable, Error, NgramBuilder};
+use cascade_ngram::{import_json, NgramTable};
 use proptest::prelude::*;
 
-use crate::common::tables::{builder, fingerprint, provenance};
+use crate::common::tables::{bigram_file, bigrams, fingerprint, provenance};
 
-fn sample() -> BigramTable {
-    let documents = [vec![1, 2, 1, 3, 1, 2], vec![2, 4, 1, 0], vec![1, 3, 1, 4]];
-    builder(1, 5, &documents).finish_bigrams(2, 1).unwrap()
+/// Successors of 1 are 2 and 3, of 2 are 1 and 4, of 3 and 4 is 1.
+fn sample() -> Vec<u8> {
+    let rows = [
+        vec![],
+        vec![(2, 2), (3, 2)],
+        vec![(1, 1), (4, 1)],
+        vec![(1, 2)],
+        vec![(1, 1)],
+    ];
+    bigram_file(&rows, &[1, 6, 3, 2, 2])
 }
 
-fn rows(table: &BigramTable) -> Vec<Vec<(u32, u64)>> {
+/// Number of pairs in the sample.
+const PAIRS: usize = 6;
+
+fn rows(table: &NgramTable) -> Vec<Vec<(u32, u64)>> {
     (0..table.vocab_size() as u32)
-        .map(|token| table.successors(token).collect())
+        .map(|token| table.after(&[token]).into_iter().flatten().collect())
         .collect()
 }
 
 /// The error of loading bytes, in words.
 fn refusal(bytes: Vec<u8>) -> String {
-    BigramTable::from_bytes("broken.safetensors", bytes)
+    NgramTable::from_bytes("broken.safetensors", bytes)
         .expect_err("must be refused")
         .to_string()
 }
 
 #[test]
-fn counts_within_documents_and_keeps_the_most_frequent() {
-    let table = sample();
-    // 1 → 2 twice, 3 twice, 0 once, 4 once; equal counts by rising token.
+fn become_tables_of_order_1_whose_totals_are_frequencies() {
+    let table = NgramTable::from_bytes("t", sample()).unwrap();
+    assert_eq!(
+        (table.order(), table.file(), table.vocab_size()),
+        (1, "t", 5)
+    );
     assert_eq!(rows(&table)[1], [(2, 2), (3, 2)]);
     assert_eq!(rows(&table)[2], [(1, 1), (4, 1)]);
-    assert_eq!(rows(&table)[0], []);
-    assert_eq!(table.best(3), Some(1));
-    assert_eq!(
-        (table.best(0), table.best(5), table.best(u32::MAX)),
-        (None, None, None)
-    );
-    // 5 is the first token outside the vocabulary.
-    assert_eq!([1, 5, 9].map(|token| table.unigram_count(token)), [6, 0, 0]);
-    assert_eq!([5, 9].map(|token| table.successors(token).count()), [0, 0]);
-    assert_eq!(table.successors(1).size_hint(), (2, Some(2)));
+    let total = |token| table.after(&[token]).map(|after| after.total());
+    assert_eq!([0, 1, 2, 5].map(total), [None, Some(6), Some(3), None]);
+    assert_eq!(table.unigrams(), [(1, 6), (2, 3), (3, 2), (4, 2), (0, 1)]);
     let metadata = table.metadata();
     assert_eq!((metadata.documents, metadata.total_tokens), (3, 14));
-    assert_eq!((metadata.total_bigrams, table.pairs()), (11, 6));
+    assert_eq!((metadata.total_bigrams, metadata.top_k), (11, 2));
     assert_eq!(metadata.provenance, provenance());
-}
-
-#[test]
-fn a_builder_tells_how_far_it_is() {
-    let documents = [vec![1, 2, 1], vec![2, 4, 1, 2]];
-    let so_far = builder(1, 5, &documents);
-    assert_eq!((so_far.documents(), so_far.total_tokens()), (2, 7));
-}
-
-#[test]
-fn rare_pairs_can_be_dropped() {
-    let table = builder(1, 3, &[vec![0, 1, 0, 1, 2]])
-        .finish_bigrams(4, 2)
-        .unwrap();
-    assert_eq!(rows(&table), [vec![(1, 2)], vec![], vec![]]);
-}
-
-#[test]
-fn a_document_with_a_foreign_token_is_not_counted() {
-    let mut builder = builder(1, 3, &[]);
-    let error = builder.add_document(&[0, 1, 3]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "token 3 at index 2 of a document is outside the vocabulary of 3; is it from the same tokenizer?"
-    );
-    assert_eq!((builder.documents(), builder.total_tokens()), (0, 0));
-    assert!(matches!(
-        builder.merge(NgramBuilder::new(1, 4, provenance())),
-        Err(Error::Merge { left: 3, right: 4 })
-    ));
-}
-
-#[test]
-fn files_come_back_as_they_were_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table.safetensors");
-    let table = sample();
-    for _ in 0..2 {
-        // The second time over the first.
-        table.write(&path).unwrap();
-        let read = BigramTable::open(&path, &fingerprint()).unwrap();
-        assert_eq!(rows(&read), rows(&table));
-        assert_eq!(read.metadata(), table.metadata());
-        assert_eq!(read.as_bytes(), table.as_bytes());
-    }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-
-    let bytes: &'static [u8] = Box::leak(fs::read(&path).unwrap().into());
-    let embedded = BigramTable::from_static("embedded", bytes, &fingerprint()).unwrap();
-    assert_eq!(
-        (rows(&embedded), embedded.file()),
-        (rows(&table), "embedded")
-    );
-}
-
-#[test]
-fn other_readers_of_safetensors_understand_the_file() {
-    let table = sample();
-    let file = safetensors::SafeTensors::deserialize(table.as_bytes()).unwrap();
-    let successors = file.tensor("successors").unwrap();
-    assert_eq!(successors.shape(), [table.pairs()]);
-    assert_eq!(successors.data()[..4], rows(&table)[1][0].0.to_le_bytes());
-    // All tensors begin at multiples of eight.
-    let header = u64::from_le_bytes(table.as_bytes()[..8].try_into().unwrap());
-    assert_eq!(header % 8, 0);
+    // What is counted now has the same content.
+    let documents = [vec![1, 2, 1, 3, 1, 2], vec![2, 4, 1, 0], vec![1, 3, 1, 4]];
+    let counted = bigrams(5, &documents, 2);
+    assert_eq!(table.as_bytes(), counted.as_bytes());
 }
 
 #[test]
 fn refuses_another_tokenizer_and_shows_both() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("table.safetensors");
-    sample().write(&path).unwrap();
+    fs::write(&path, sample()).unwrap();
+    assert!(NgramTable::open(&path, &fingerprint()).is_ok());
     let other = Fingerprint::from_stored("sha256:other");
-    let message = BigramTable::open(&path, &other).unwrap_err().to_string();
+    let message = NgramTable::open(&path, &other).unwrap_err().to_string();
     for part in [
         "table.safetensors",
         "sha256:test",
@@ -132,31 +79,8 @@ fn refuses_another_tokenizer_and_shows_both() {
 }
 
 #[test]
-fn names_files_that_cannot_be_read_or_written() {
-    let folder = tempfile::tempdir().unwrap();
-    for path in [
-        folder.path().join("missing.safetensors"),
-        folder.path().into(),
-    ] {
-        let message = BigramTable::open_any(&path).unwrap_err().to_string();
-        assert_eq!(message, format!("cannot read {}", path.display()));
-        // Neither a folder that is not there nor one in the file's place.
-        let path = path.join("x").join("..").join("y");
-        let target = if path.parent().unwrap().exists() {
-            folder.path()
-        } else {
-            &path
-        };
-        assert!(matches!(sample().write(target), Err(Error::Write { .. })));
-    }
-    fs::write(folder.path().join("empty"), []).unwrap();
-    let error = BigramTable::open_any(folder.path().join("empty")).unwrap_err();
-    assert!(matches!(error, Error::Container { .. }), "{error}");
-}
-
-#[test]
 fn refuses_every_shortened_file() {
-    let bytes = sample().as_bytes().to_vec();
+    let bytes = sample();
     for len in 0..bytes.len() {
         let message = refusal(bytes[..len].to_vec());
         assert!(
@@ -168,7 +92,7 @@ fn refuses_every_shortened_file() {
 
 /// The sample with its header changed, as text.
 fn with_header(from: &str, to: &str) -> Vec<u8> {
-    let bytes = sample().as_bytes().to_vec();
+    let bytes = sample();
     let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header = std::str::from_utf8(&bytes[8..8 + len]).unwrap();
     assert!(header.contains(from), "{header}");
@@ -185,7 +109,7 @@ fn says_what_is_wrong_with_a_header() {
         (
             "cascade-bigram",
             "trigram",
-            "is not a bigram table: its metadata has no `format`",
+            "is not an n-gram table: its metadata has no `format`",
         ),
         (
             "__metadata__",
@@ -232,8 +156,7 @@ fn says_what_is_wrong_with_a_header() {
 
 #[test]
 fn says_what_is_wrong_with_sizes() {
-    let table = sample();
-    let [pairs, rows] = [table.pairs() * 8, (table.vocab_size() + 1) * 8];
+    let [pairs, rows] = [PAIRS * 8, (5 + 1) * 8];
     // One offset less, one unigram count more: the same bytes.
     let header = |v: usize| {
         let end = pairs + rows;
@@ -257,13 +180,9 @@ fn says_what_is_wrong_with_sizes() {
 /// Pairs before the first row would belong to no token.
 #[test]
 fn the_first_row_begins_with_the_first_pair() {
-    let table = builder(1, 3, &[vec![0, 1, 0, 2]])
-        .finish_bigrams(2, 1)
-        .unwrap();
-    assert_eq!(rows(&table)[0], [(1, 1), (2, 1)]);
-    let mut bytes = table.as_bytes().to_vec();
+    let mut bytes = bigram_file(&[vec![(1, 1), (2, 1)], vec![(0, 1)], vec![]], &[2, 1, 1]);
     let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let offsets = data + 8 * table.pairs();
+    let offsets = data + 8 * 3;
     bytes[offsets..offsets + 8].copy_from_slice(&1u64.to_le_bytes());
     let message = refusal(bytes);
     assert!(
@@ -274,10 +193,9 @@ fn the_first_row_begins_with_the_first_pair() {
 
 #[test]
 fn says_what_is_wrong_with_the_rows() {
-    let bytes = sample().as_bytes().to_vec();
+    let bytes = sample();
     let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let pairs = sample().pairs();
-    let (counts, offsets) = (data, data + 8 * pairs);
+    let (counts, offsets) = (data, data + 8 * PAIRS);
     let successors = offsets + 8 * (6 + 5);
     // Token 1 has pairs 0 and 1: (2, 2) and (3, 2).
     for (at, value, message) in [
@@ -304,7 +222,7 @@ fn says_what_is_wrong_with_the_rows() {
         (
             successors,
             &5u32.to_le_bytes(),
-            "successor 5 of token 1 is outside the vocabulary of 5",
+            "token 5 at index 1 of the counts is outside the vocabulary of 5",
         ),
         (
             successors,
@@ -314,7 +232,7 @@ fn says_what_is_wrong_with_the_rows() {
         (
             successors,
             &3u32.to_le_bytes(),
-            "the successors of token 1 are not in order",
+            "the count of token 3 after token 1 came out of order or twice",
         ),
         (
             counts,
@@ -350,7 +268,7 @@ fn imports_the_authors_lists() {
         ("[2, -1]", "is not a JSON list of token ids"),
         ("{\"0\": 1}", "is not a JSON list of token ids"),
         ("[1, 2", "is not a JSON list of token ids"),
-        ("[]", "tensor `unigram_counts` has shape [0]"),
+        ("[]", "a vocabulary of 0 tokens"),
     ] {
         fs::write(&path, json).unwrap();
         let error = import_json(&path, provenance()).unwrap_err().to_string();
@@ -361,70 +279,15 @@ fn imports_the_authors_lists() {
     }
 }
 
-#[test]
-fn exports_what_it_imports() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("next.json");
-    // Nothing is known to follow 0: the most frequent token stands in, 1.
-    assert_eq!(export_json(&sample()), "[1,2,1,1,1]");
-    fs::write(&path, export_json(&sample())).unwrap();
-    let table = import_json(&path, provenance()).unwrap();
-    assert_eq!(export_json(&table), "[1,2,1,1,1]");
-}
-
-#[test]
-fn rows_come_in_order() {
-    let mut rows = BigramRows::new(3, 2, 1);
-    rows.add_pair(0, 2, 1).unwrap();
-    for (token, successor) in [(0, 2), (0, 1)] {
-        let error = rows.add_pair(token, successor, 1).unwrap_err();
-        assert!(matches!(error, Error::Unsorted { .. }), "{error}");
-    }
-    assert!(matches!(
-        rows.add_pair(3, 0, 1),
-        Err(Error::TokenOutOfVocabulary { token: 3, .. })
-    ));
-}
-
-fn documents() -> impl Strategy<Value = (usize, Vec<Vec<u32>>)> {
-    (1..20u32).prop_flat_map(|vocab_size| {
-        let document = prop::collection::vec(0..vocab_size, 0..30);
-        (
-            Just(vocab_size as usize),
-            prop::collection::vec(document, 0..8),
-        )
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bytes_depend_on_content_alone((vocab_size, documents) in documents(), cut in 0..8usize) {
-        let table = builder(1, vocab_size, &documents).finish_bigrams(3, 1).unwrap();
-        let cut = cut.min(documents.len());
-        let mut reversed = documents.clone();
-        reversed.reverse();
-        let other_order = builder(1, vocab_size, &reversed).finish_bigrams(3, 1).unwrap();
-        prop_assert_eq!(other_order.as_bytes(), table.as_bytes());
-        let mut merged = builder(1, vocab_size, &documents[cut..]);
-        merged.merge(builder(1, vocab_size, &documents[..cut])).unwrap();
-        let merged = merged.finish_bigrams(3, 1).unwrap();
-        prop_assert_eq!(merged.as_bytes(), table.as_bytes());
-
-        let read = BigramTable::from_bytes("copy", table.as_bytes().to_vec()).unwrap();
-        prop_assert_eq!(rows(&read), rows(&table));
-        prop_assert_eq!(read.metadata(), table.metadata());
-    }
-
-    #[test]
     fn corrupt_bytes_never_panic(
-        (vocab_size, documents) in documents(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let table = builder(1, vocab_size, &documents).finish_bigrams(3, 1).unwrap();
-        let mut bytes = table.as_bytes().to_vec();
+        let mut bytes = sample();
         for (at, value) in flips {
             let at = at.index(bytes.len());
             bytes[at] = value;
@@ -433,7 +296,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         // Whatever passes the checks can be read.
-        if let Ok(table) = BigramTable::from_bytes("corrupt", bytes) {
+        if let Ok(table) = NgramTable::from_bytes("corrupt", bytes) {
             prop_assert!(rows(&table).iter().flatten().all(|pair| (pair.0 as usize) < table.vocab_size()));
         }
     }

@@ -6,12 +6,12 @@ use std::{collections::HashSet, sync::Arc};
 
 use crate::common::{conversations::conversations, tables::bigrams};
 use cascade_core::{Budget, Drafter, NodeId, TokenTree};
-use cascade_ngram::{Bigram, BigramTable, MaxGram, MaxGramOptions, Occurrence, PromptLookup};
+use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, NgramTable, Occurrence, PromptLookup};
 use proptest::prelude::*;
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
 /// A table that keeps three successors of each token.
-fn table(vocab_size: usize, documents: &[Vec<u32>]) -> Arc<BigramTable> {
+fn table(vocab_size: usize, documents: &[Vec<u32>]) -> Arc<NgramTable> {
     Arc::new(bigrams(vocab_size, documents, 3))
 }
 
@@ -164,7 +164,7 @@ proptest! {
             .flat_map(|depth| {
                 let path: Vec<u32> = chain.tokens().take(depth).collect();
                 let last = path.last().or(context.last()).copied().unwrap();
-                let next: Vec<u32> = table.successors(last).map(|pair| pair.0).collect();
+                let next: Vec<u32> = table.after(&[last]).into_iter().flatten().map(|pair| pair.0).collect();
                 let beside = next.into_iter().take(options.width).skip(1);
                 beside.map(move |token| [&path[..], &[token]].concat()).collect::<Vec<_>>()
             })

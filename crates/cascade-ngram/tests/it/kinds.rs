@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use cascade_core::{Budget, TokenId, TokenTree};
 use cascade_ngram::{
-    BigramConfig, BigramTable, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig,
-    NgramTable, PromptLookup, PromptLookupConfig, Resources, Result, TableLocator,
+    BigramConfig, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig, NgramTable,
+    PromptLookup, PromptLookupConfig, Resources, Result, TableLocator,
 };
 
 use crate::common::tables::bigrams;
 
 /// One table, wherever it is looked for: 1 is followed by 2, 3 and 4, less and less often, and 2 by
 /// 5.
-struct OneTable(Arc<BigramTable>);
+struct OneTable(Arc<NgramTable>);
 
 impl OneTable {
     fn new() -> Self {
@@ -22,13 +22,9 @@ impl OneTable {
 }
 
 impl Resources for OneTable {
-    fn table(&self, locator: &TableLocator) -> Result<Arc<BigramTable>> {
+    fn table(&self, locator: &TableLocator) -> Result<Arc<NgramTable>> {
         assert_eq!(*locator, TableLocator::from("embedded:one"));
         Ok(Arc::clone(&self.0))
-    }
-
-    fn ngram_table(&self, locator: &TableLocator) -> Result<Arc<NgramTable>> {
-        NgramTable::of_bigrams(self.table(locator)?.as_ref()).map(Arc::new)
     }
 }
 

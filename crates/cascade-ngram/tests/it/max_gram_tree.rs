@@ -13,7 +13,7 @@ use cascade_ngram::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::common::tables::builder;
+use crate::common::tables;
 
 const ORDERS: [usize; 10] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24];
 
@@ -65,7 +65,7 @@ impl Known {
             min_count: 1,
             min_context: 1,
         };
-        let table = builder(2, 8, &self.documents).finish(limits).unwrap();
+        let table = tables::table(2, 8, &self.documents, limits);
         (!self.documents.is_empty()).then(|| Arc::new(table))
     }
 

@@ -16,9 +16,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cascade_bigram::corpus::{self, Corpus, Input, Options};
 use cascade_bigram::{build, Job, Memory, Status};
 use cascade_core::Fingerprint;
-use cascade_corpus::{Corpus, Input, Options};
+use cascade_ngram::NgramLimits;
 use tokenizers::Tokenizer;
 
 type Anything<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -88,7 +89,7 @@ fn main() -> Anything<()> {
 
 fn texts(inputs: &[PathBuf]) -> Anything<Vec<String>> {
     let corpus = Corpus::open(inputs.iter().map(Input::new), Options::default())?;
-    let texts: cascade_corpus::Result<Vec<String>> =
+    let texts: corpus::Result<Vec<String>> =
         corpus.map(|document| Ok(document?.into_text())).collect();
     Ok(texts?)
 }
@@ -116,7 +117,7 @@ fn count(
         command: "throughput",
         status: &Status::default(),
     };
-    build(&job, 16, 1)?;
+    build(&job, 1, NgramLimits::default())?;
     Ok(begin.elapsed())
 }
 

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grams::Grams;
-use crate::merge::{Counts, Merge, FAN_IN};
+use crate::merge::{Merge, FAN_IN};
 use crate::output::{replace, with_suffix};
 use crate::run::{Run, RunReader, RunWriter};
 use crate::{Error, ErrorKind, Result};
@@ -22,7 +21,8 @@ use crate::{Error, ErrorKind, Result};
 const MANIFEST: &str = "manifest.json";
 const LOCK: &str = "lock";
 const RUN: &str = "run-";
-const FORMAT: u32 = 1;
+// Version 1 had other keys in its runs.
+const FORMAT: u32 = 2;
 
 /// The state of a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,6 @@ impl RunFolder {
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     folder: PathBuf,
-    grams: Grams,
     _lock: File,
     runs: Arc<RunFolder>,
     pub(crate) manifest: Manifest,
@@ -99,7 +98,7 @@ impl Checkpoint {
     /// # Errors
     /// An unfinished count that is not to be resumed, or is of another command; a folder that
     /// another process uses.
-    pub(crate) fn open(output: &Path, grams: Grams, command: &str, resume: bool) -> Result<Self> {
+    pub(crate) fn open(output: &Path, command: &str, resume: bool) -> Result<Self> {
         let folder = with_suffix(output, ".checkpoint");
         fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
         let lock = lock(&folder)?;
@@ -121,7 +120,6 @@ impl Checkpoint {
         let checkpoint = Self {
             runs: Arc::new(runs),
             folder,
-            grams,
             _lock: lock,
             manifest,
             committed,
@@ -166,13 +164,13 @@ impl Checkpoint {
     }
 
     /// All that has been counted, sorted. After [`merge_to_few`](Self::merge_to_few).
-    pub(crate) fn counts(&self) -> Result<Merge> {
+    pub(crate) fn counts(&self) -> Result<Merge<RunReader>> {
         self.merge(&self.manifest.runs)
     }
 
-    fn merge(&self, runs: &[Run]) -> Result<Merge> {
-        let open = |run| -> Result<Counts> { Ok(Box::new(RunReader::open(&self.folder, run)?)) };
-        Merge::new(self.grams, runs.iter().map(open).collect::<Result<_>>()?)
+    fn merge(&self, runs: &[Run]) -> Result<Merge<RunReader>> {
+        let opened = runs.iter().map(|run| RunReader::open(&self.folder, run));
+        Merge::new(opened.collect::<Result<_>>()?)
     }
 
     /// Removes the folder: the output is written. A failure costs disk space only.
@@ -271,7 +269,7 @@ mod tests {
     fn tells_what_was_committed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("table");
-        let open = |resume| Checkpoint::open(&output, Grams::Pairs, "count", resume);
+        let open = |resume| Checkpoint::open(&output, "count", resume);
         let mut checkpoint = open(false).unwrap();
         let busy = open(false).unwrap_err().to_string();
         assert!(busy.contains("in use by another process"), "{busy}");
@@ -289,7 +287,7 @@ mod tests {
             error.contains("of 7 documents") && error.contains("--resume"),
             "{error}"
         );
-        let other = Checkpoint::open(&output, Grams::Pairs, "another", true).unwrap_err();
+        let other = Checkpoint::open(&output, "another", true).unwrap_err();
         assert!(other.to_string().contains("of another command"), "{other}");
         let mut checkpoint = open(true).unwrap();
         checkpoint.merge_to_few().unwrap();
@@ -317,9 +315,7 @@ mod tests {
                 "runs":[{"file":"../run-000001","entries":1,"sum":1}]}"#,
         ] {
             fs::write(place.join(MANIFEST), manifest).unwrap();
-            let error = Checkpoint::open(&output, Grams::Pairs, "", true)
-                .unwrap_err()
-                .to_string();
+            let error = Checkpoint::open(&output, "", true).unwrap_err().to_string();
             assert!(error.contains("manifest.json is damaged"), "{error}");
         }
     }

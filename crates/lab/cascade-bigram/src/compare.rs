@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cascade_core::TokenId;
-use cascade_ngram::{BigramTable, Error, NgramTable};
+use cascade_ngram::{Error, NgramTable};
 
 /// How far the first successors of two tables agree.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,36 +65,20 @@ impl Band {
     }
 }
 
-/// Compares the first successors of two tables. Tokens are weighted by how often they occur in the
-/// text of the first.
+/// Compares what most often follows contexts of `length` tokens in two tables, weighted by how
+/// often the first table's text continues them. Contexts that neither table knows are left out,
+/// except tokens.
 ///
 /// # Errors
 /// [`Error::Tokenizer`] if the tables are for different tokenizers.
-pub fn compare(first: &BigramTable, second: &BigramTable) -> Result<Agreement, Error> {
-    second.check_tokenizer(&first.metadata().provenance.tokenizer)?;
-    let tokens = 0..first.vocab_size() as u32;
-    Ok(Agreement::of(tokens.map(|token| {
-        let count = first.unigram_count(token);
-        (count, first.best(token), second.best(token))
-    })))
-}
-
-/// Compares what most often follows contexts of `length` tokens in two n-gram tables. In the
-/// result, contexts that either knows are in place of tokens, weighted by how often the first
-/// table's text continues them.
-///
-/// # Errors
-/// As [`compare`].
-pub fn compare_ngrams(
-    first: &NgramTable,
-    second: &NgramTable,
-    length: usize,
-) -> Result<Agreement, Error> {
+pub fn compare(first: &NgramTable, second: &NgramTable, length: usize) -> Result<Agreement, Error> {
     second.check_tokenizer(&first.metadata().provenance.tokenizer)?;
     let known = [first, second].map(|table| table.contexts().map(|(context, _)| context));
+    let tokens = (0..first.vocab_size() as TokenId).map(|token| vec![token]);
     let contexts: BTreeSet<Vec<TokenId>> = known
         .into_iter()
         .flatten()
+        .chain(tokens)
         .filter(|of| of.len() == length)
         .collect();
     Ok(Agreement::of(contexts.iter().map(|context| {

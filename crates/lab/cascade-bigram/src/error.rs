@@ -10,8 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What an encoder may fail with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a corpus cannot be counted, or counts cannot be read, added up or written. The message names
-/// the file and, if there is one, the remedy.
+/// Why a corpus cannot be counted, or its counts not be read or written. The message names the file and, if there is one, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -24,7 +23,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Text or counts that cannot be read, or have not what is counted.
+    /// Text that cannot be read, or holds no document.
     Input,
     /// The tokenizer refuses a document, or gives tokens that it does not have.
     Tokenizer,
@@ -78,12 +77,6 @@ impl Error {
         Self::new(ErrorKind::Checkpoint, message)
     }
 
-    /// A file that is not a file of partial counts.
-    pub(crate) fn part(file: &str, reason: impl Display) -> Self {
-        let message = format!("{file} is not a file of counts: {reason}");
-        Self::new(ErrorKind::Input, message)
-    }
-
     pub(crate) fn panicked() -> Self {
         let message = "a thread that counts has panicked; its message is printed above";
         Self::new(ErrorKind::Panicked, message.to_owned())
@@ -98,8 +91,8 @@ impl Error {
     }
 }
 
-impl From<cascade_corpus::Error> for Error {
-    fn from(error: cascade_corpus::Error) -> Self {
+impl From<crate::corpus::Error> for Error {
+    fn from(error: crate::corpus::Error) -> Self {
         Self::of(ErrorKind::Input, Box::new(error))
     }
 }

@@ -1,19 +1,11 @@
-//! Which n-grams are counted, and how they are keys of sorted lists.
+//! N-grams as keys of sorted lists.
 
 use cascade_core::TokenId;
 
-use crate::pairs;
 use crate::Result;
 
-/// The n-grams of a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grams {
-    /// Pairs of neighbours: keys of 32 bits a token.
-    Pairs,
-    /// Triples of neighbours: keys of 21 bits a token. Of pairs only the last of each document is
-    /// counted: all others are the beginnings of triples.
-    Triples,
-}
+/// A key and how often it was counted.
+pub(crate) type Count = (u64, u64);
 
 /// What a key counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,78 +15,63 @@ pub(crate) enum Gram {
     Triple([TokenId; 2], TokenId),
 }
 
+/// Bits of a token: tables hold vocabularies of at most 2²¹ − 1 tokens.
 const BITS: u32 = 21;
-/// In place of a token: there is none. It comes after all tokens.
+/// Stands where a key has no token. It sorts after all tokens.
 const NONE: TokenId = (1 << BITS) - 1;
 
-fn triple(first: TokenId, second: TokenId, third: TokenId) -> u64 {
-    u64::from(first) << (2 * BITS) | u64::from(second) << BITS | u64::from(third)
+fn key(tokens: [TokenId; 3]) -> u64 {
+    let append = |key, token| key << BITS | u64::from(token);
+    tokens.into_iter().fold(0, append)
 }
 
-impl Grams {
-    /// The n-grams of tables with contexts of at most so many tokens.
-    pub(crate) fn of_order(order: usize) -> Self {
-        match order {
-            0 | 1 => Self::Pairs,
-            _ => Self::Triples,
+impl Gram {
+    /// The n-gram of a key.
+    pub(crate) fn of(key: u64) -> Self {
+        let token = |at: u32| (key >> (at * BITS)) as TokenId & NONE;
+        match [token(2), token(1), token(0)] {
+            [token, NONE, _] => Self::Token(token),
+            [first, second, NONE] => Self::Pair(first, second),
+            [first, second, third] => Self::Triple([first, second], third),
         }
     }
+}
 
-    /// The key of a token alone.
-    pub(crate) fn token(self, token: TokenId) -> u64 {
-        match self {
-            Self::Pairs => pairs::key(token, pairs::ALONE),
-            Self::Triples => triple(token, NONE, NONE),
-        }
-    }
+/// The key of a token alone.
+pub(crate) fn token_key(token: TokenId) -> u64 {
+    key([token, NONE, NONE])
+}
 
-    /// What a key counts.
-    pub(crate) fn gram(self, key: u64) -> Gram {
-        if self == Self::Pairs {
-            return match pairs::parts(key) {
-                (token, pairs::ALONE) => Gram::Token(token),
-                (token, successor) => Gram::Pair(token, successor),
-            };
-        }
-        let at = |place: u32| (key >> (place * BITS)) as TokenId & NONE;
-        match [at(2), at(1), at(0)] {
-            [token, NONE, _] => Gram::Token(token),
-            [first, second, NONE] => Gram::Pair(first, second),
-            [first, second, third] => Gram::Triple([first, second], third),
-        }
+/// Calls `add` with the keys of a document's n-grams, each as often as it occurs, for a table with
+/// contexts of up to `order` tokens.
+///
+/// For order 1 these are all pairs. For order 2 they are all triples and the document's last pair:
+/// every other pair begins a triple.
+pub(crate) fn each_key(
+    order: usize,
+    tokens: &[TokenId],
+    mut add: impl FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    let mut pairs = tokens.windows(2);
+    if order > 1 {
+        let mut triples = tokens.windows(3);
+        triples.try_for_each(|triple| add(key([triple[0], triple[1], triple[2]])))?;
+        pairs = tokens[tokens.len().saturating_sub(2)..].windows(2);
     }
-
-    /// Hands over the keys of all n-grams of a document, each as often as it occurs.
-    pub(crate) fn of_document(
-        self,
-        tokens: &[TokenId],
-        mut add: impl FnMut(u64) -> Result<()>,
-    ) -> Result<()> {
-        match (self, tokens) {
-            (Self::Pairs, _) => tokens
-                .windows(2)
-                .try_for_each(|pair| add(pairs::key(pair[0], pair[1]))),
-            (Self::Triples, &[.., first, second]) => {
-                let mut triples = tokens.windows(3);
-                triples.try_for_each(|of| add(triple(of[0], of[1], of[2])))?;
-                add(triple(first, second, NONE))
-            }
-            (Self::Triples, _) => Ok(()),
-        }
-    }
+    pairs.try_for_each(|pair| add(key([pair[0], pair[1], NONE])))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn grams(grams: Grams, tokens: &[TokenId]) -> Vec<Gram> {
+    fn grams(order: usize, tokens: &[TokenId]) -> Vec<Gram> {
         let mut found = Vec::new();
         let add = |key| {
-            found.push(grams.gram(key));
+            found.push(Gram::of(key));
             Ok(())
         };
-        grams.of_document(tokens, add).unwrap();
+        each_key(order, tokens, add).unwrap();
         found
     }
 
@@ -102,33 +79,27 @@ mod tests {
     fn keys_say_what_they_count() {
         let largest = NONE - 1;
         assert_eq!(
-            grams(Grams::Triples, &[largest, 0, largest, 7]),
+            grams(2, &[largest, 0, largest, 7]),
             [
                 Gram::Triple([largest, 0], largest),
                 Gram::Triple([0, largest], 7),
                 Gram::Pair(largest, 7)
             ]
         );
-        assert_eq!(grams(Grams::Triples, &[3, 4]), [Gram::Pair(3, 4)]);
-        assert_eq!(grams(Grams::Triples, &[3]), []);
-        assert_eq!(
-            grams(Grams::Pairs, &[3, 4, 5]),
-            [Gram::Pair(3, 4), Gram::Pair(4, 5)]
-        );
-        for grams in [Grams::Pairs, Grams::Triples] {
-            assert_eq!(grams.gram(grams.token(largest)), Gram::Token(largest));
-        }
+        assert_eq!(grams(2, &[3, 4]), [Gram::Pair(3, 4)]);
+        assert_eq!(grams(2, &[3]), []);
+        assert_eq!(grams(1, &[3, 4, 5]), [Gram::Pair(3, 4), Gram::Pair(4, 5)]);
+        assert_eq!(Gram::of(token_key(largest)), Gram::Token(largest));
     }
 
     #[test]
     fn keys_are_in_the_order_of_tables() {
-        let key = |a, b, c| triple(a, b, c);
         let sorted = [
-            key(1, 1, 9),
-            key(1, 1, NONE),
-            key(1, 2, 0),
-            key(1, NONE, NONE),
-            key(2, 0, 0),
+            key([1, 1, 9]),
+            key([1, 1, NONE]),
+            key([1, 2, 0]),
+            key([1, NONE, NONE]),
+            key([2, 0, 0]),
         ];
         assert!(sorted.is_sorted());
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cascade_core::fs::Output;
 use cascade_core::{Fingerprint, TokenId};
-use cascade_corpus::Progress;
 
+use crate::corpus::Progress;
 use crate::{BoxError, Memory};
 
 /// From text to tokens, without special tokens around them.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::pairs::Count;
+use crate::grams::Count;
 use crate::{Error, Result};
 
 const BUFFER: usize = 128 << 10;

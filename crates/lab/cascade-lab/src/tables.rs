@@ -3,11 +3,8 @@
 
 mod args;
 mod bigrams;
-mod calibrate;
 mod counting;
-mod eval;
 mod fit;
-mod ngrams;
 mod progress;
 mod text;
 mod traces;
@@ -22,12 +19,8 @@ pub(crate) use args::{BigramCommand, NgramCommand};
 pub(crate) fn bigram(command: BigramCommand, threads: Option<usize>) -> Result<ExitCode> {
     match command {
         BigramCommand::Build(args) => counting::build(&args, threads),
-        BigramCommand::Count(args) => counting::count(&args, threads),
-        BigramCommand::Reduce(args) => counting::reduce(&args),
-        BigramCommand::Eval(args) => return eval::run(&args),
         BigramCommand::Show(args) => bigrams::show(&args),
         BigramCommand::Compare { first, second } => bigrams::compare(&first, &second),
-        BigramCommand::Export(args) => bigrams::export(&args),
         BigramCommand::Import(args) => bigrams::import(&args),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -36,6 +29,5 @@ pub(crate) fn bigram(command: BigramCommand, threads: Option<usize>) -> Result<E
 pub(crate) fn ngram(command: NgramCommand) -> Result<ExitCode> {
     match command {
         NgramCommand::Fit(args) => fit::run(&args),
-        NgramCommand::Calibrate(args) => calibrate::run(&args),
     }
 }

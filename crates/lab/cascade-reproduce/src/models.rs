@@ -19,7 +19,7 @@ use cascade_engine::{
 use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};
-use cascade_ngram::{BigramTable, MaxGramConfig, MaxGramTreeConfig, PromptLookupConfig};
+use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, NgramTable, PromptLookupConfig};
 use cascade_report::{Evidence, Sha256, Weights};
 
 use crate::definition::AssumedCosts;
@@ -48,7 +48,7 @@ pub struct Models {
     neural: BTreeMap<Role, Arc<LoadedModel>>,
     /// And of those that read the target's states.
     heads: BTreeMap<Role, Arc<Head>>,
-    table: Option<Arc<BigramTable>>,
+    table: Option<Arc<NgramTable>>,
     /// Trained rules, if any are compared.
     rules: TrainedRules,
     /// What forwards are assumed to cost by rules that weigh them.

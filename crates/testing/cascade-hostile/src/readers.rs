@@ -3,16 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use cascade_bigram::Reduction;
+use cascade_bigram::corpus::{self, Corpus, Input, Options};
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
-use cascade_corpus::{Corpus, Input, Options};
 use cascade_data::{Dataset, Selection};
 use cascade_engine::CLASSIFIER_FEATURES;
 use cascade_eval::trace::spec_bench::Answers;
 use cascade_eval::trace::Trace;
 use cascade_models::{load, LoadOptions, ModelSource, Tokenizer};
-use cascade_ngram::{BigramTable, MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
+use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
 use cascade_report::Manifest;
 use cascade_reproduce::{Definition, Plan};
 use cascade_theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
@@ -237,23 +236,13 @@ pub(crate) fn wikitext(path: &Path) -> Outcome {
     let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let source = String::from_utf8_lossy(&bytes);
-    assert!(cascade_corpus::wikitext::strip(&source).len() <= source.len());
+    assert!(corpus::wikitext::strip(&source).len() <= source.len());
     Ok(())
 }
 
-/// Of a table that is opened, all can be read, and every id is in its vocabulary.
+/// A table that opens can be read as a whole, every id is in its vocabulary, and no context has
+/// more continuations than it says.
 pub(crate) fn table(path: &Path) -> Outcome {
-    let table = said(BigramTable::open_any(path))?;
-    let tokens = table.vocab_size() as u32;
-    let inside = |pair: &(u32, u64)| assert!(pair.0 < tokens);
-    let pairs = (0..tokens).map(|token| table.successors(token).inspect(inside).count());
-    assert_eq!(pairs.sum::<usize>(), table.pairs());
-    Ok(())
-}
-
-/// Of an n-gram table that is opened, all can be read, every id is in its vocabulary, and no
-/// context has more continuations than it says.
-pub(crate) fn ngram_table(path: &Path) -> Outcome {
     let table = said(NgramTable::open_any(path))?;
     let tokens = table.vocab_size() as u32;
     for (context, after) in table.contexts() {
@@ -317,19 +306,6 @@ pub(crate) fn table_json(path: &Path) -> Outcome {
         version: String::new(),
     };
     said(cascade_ngram::import_json(path, provenance)).map(|_| ())
-}
-
-pub(crate) fn counts(path: &Path) -> Outcome {
-    let folder = said(tempfile::tempdir())?;
-    let reduction = Reduction {
-        parts: &[path.to_owned()],
-        summed: &[],
-        output: &cascade_core::fs::Output::replacing(folder.path().join("table")),
-        top_k: 4,
-        min_count: 1,
-        command: "",
-    };
-    said(cascade_bigram::reduce(&reduction)).map(|_| ())
 }
 
 /// A tokenizer that is read can encode and decode.

@@ -4,26 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cascade_cli::args::size;
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 
-use super::calibrate::CalibrateArgs;
-use super::eval::EvalArgs;
 use super::fit::FitArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BigramCommand {
     /// Build a table from Wikipedia dumps or other text.
     Build(BuildArgs),
-    /// Count part of a corpus; `reduce` adds up such parts.
-    Count(CountArgs),
-    /// Build a table from partial counts.
-    Reduce(ReduceArgs),
-    /// Compare tables on recorded outputs.
-    ///
-    /// How well each table alone predicts the next token, and tokens per forward of the target with
-    /// drafts of the table alone and of the Max-Gram tree without and with it. Replayed: a
-    /// recording has no answer to rejected tokens, which help the Max-Gram tree in a run.
-    Eval(EvalArgs),
     /// Describe a table, or list the successors of a token.
     Show(ShowArgs),
     /// Compare the top successors of two tables.
@@ -33,8 +21,6 @@ pub(crate) enum BigramCommand {
         /// The other table.
         second: String,
     },
-    /// Export a table: the top successor of each token as a JSON list, or all counts.
-    Export(ExportArgs),
     /// Build a table from a JSON list of top successors.
     Import(ImportArgs),
 }
@@ -46,8 +32,6 @@ pub(crate) enum NgramCommand {
     /// Moves them so that the recorded tokens become more probable (Adagrad, one step for each
     /// token). A configuration names the file by `max_gram_tree: { weights: FILE }`.
     Fit(FitArgs),
-    /// Compare what the Max-Gram tree estimates with what recorded outputs accept.
-    Calibrate(CalibrateArgs),
 }
 
 /// What to count, and within which limits.
@@ -94,7 +78,7 @@ pub(crate) struct TableArgs {
     #[arg(long, value_name = "TABLE.safetensors")]
     pub(crate) out: PathBuf,
 
-    /// Successors to keep per token.
+    /// Successors to keep per context: 1 to 255.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) top_k: usize,
 
@@ -114,42 +98,14 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) table: TableArgs,
 
-    /// Tokens of context: 1 makes a bigram table, for Max-Gram; 2 an n-gram table, which also knows
-    /// what follows two tokens, for max_gram_tree.
+    /// Tokens of context: 1, which is enough for Max-Gram; or 2, for max_gram_tree: such a table also
+    /// knows what follows two tokens.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) order: u8,
 
     /// With --order 2, drop contexts of two tokens that are continued fewer than N times.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) min_context: u64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CountArgs {
-    #[command(flatten)]
-    pub(crate) input: InputArgs,
-
-    /// The file of counts to write.
-    #[arg(long, value_name = "PART.parquet")]
-    pub(crate) out: PathBuf,
-
-    /// Replace the file if it exists.
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReduceArgs {
-    /// Partial counts, from `count`.
-    #[arg(value_name = "PART.parquet", required = true)]
-    pub(crate) parts: Vec<PathBuf>,
-
-    /// The original parts, if the input was summed by SQL: their metadata is lost in SQL.
-    #[arg(long, value_name = "PART.parquet", num_args = 1..)]
-    pub(crate) summed: Vec<PathBuf>,
-
-    #[command(flatten)]
-    pub(crate) table: TableArgs,
 }
 
 #[derive(Debug, Args)]
@@ -167,38 +123,13 @@ pub(crate) struct ShowArgs {
     pub(crate) id: Vec<u32>,
 
     /// Number of successors to list [default: all]; without a token, list the N most frequent
-    /// tokens, each with its most frequent successor.
+    /// tokens, each with its most frequent successor (of order 2, at most 64).
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
     /// The table's tokenizer, to show text instead of ids. Not needed for embedded models.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: Option<String>,
-}
-
-#[derive(Debug, Args)]
-#[command(group(ArgGroup::new("form").required(true).args(["json", "csv", "parquet"])))]
-pub(crate) struct ExportArgs {
-    /// The table: a file, or embedded:NAME.
-    pub(crate) table: String,
-
-    /// The file to write: a JSON list of the most frequent successor of each token, or of the most
-    /// frequent token where no successor is known. `-` is standard output.
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// The file to write: all counts as CSV with the columns left, right and count. Where right is
-    /// empty, the count is that of the token left.
-    #[arg(long, value_name = "FILE.csv")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// The file to write: all counts as Parquet with the same columns.
-    #[arg(long, value_name = "FILE.parquet")]
-    pub(crate) parquet: Option<PathBuf>,
-
-    /// Replace the file if it exists.
-    #[arg(long)]
-    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,139 +1,133 @@
-//! `cascade-lab bigram show`, `compare`, `export` and `import`.
+//! `cascade-lab bigram show`, `compare` and `import`.
 
+use std::cmp::Reverse;
 use std::io::Write;
-use std::path::Path;
 
 use anyhow::{bail, Context, Result};
-use cascade_core::fs::{Existing, Output};
+use cascade_core::fs::Existing;
 use cascade_core::TokenId;
 use cascade_models::Tokenizer;
-use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance};
+use cascade_ngram::{import_json, NgramMetadata, NgramTable, Provenance};
 
-use super::args::{ExportArgs, ImportArgs, ShowArgs};
-use super::ngrams;
+use super::args::{ImportArgs, ShowArgs};
 use super::text::{self, asked, name, open, show_agreement, show_counts, show_metadata};
 use crate::terminal::{self, grouped};
 use crate::{outputs, tokenizer};
 
 pub(super) fn show(args: &ShowArgs) -> Result<()> {
-    if let Some(table) = ngrams::declared(&args.table)? {
-        return ngrams::show(&table, args);
-    }
     let table = open(&args.table)?;
-    let fingerprint = &table.metadata().provenance.tokenizer;
-    let (tokenizer, context) = asked(args, fingerprint, |found| table.check_tokenizer(found))?;
+    let (tokenizer, context) = asked(args, &table)?;
     match (&context[..], args.top) {
-        ([token], top) => show_token(&table, *token, tokenizer.as_ref(), top),
-        ([], Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
         ([], None) => show_table(&table),
-        _ => bail!(
-            "{} is a bigram table, which knows what follows one token; give one",
-            args.table
-        ),
+        ([], Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
+        (context, top) => show_context(&table, context, tokenizer.as_ref(), top),
     }
 }
 
-fn show_table(table: &BigramTable) -> Result<()> {
-    let BigramMetadata {
+fn show_table(table: &NgramTable) -> Result<()> {
+    let NgramMetadata {
         provenance,
+        order,
+        vocab_size,
         top_k,
         min_count,
+        min_context,
         documents,
         total_tokens,
         total_bigrams,
+        total_trigrams,
+        ..
     } = table.metadata();
-    let known = (0..table.vocab_size() as TokenId).filter(|&token| table.best(token).is_some());
-    let size = table.as_bytes().len() as u64;
-    let rows = [
-        (
-            "table",
-            format!("{}, {} bytes", table.file(), grouped(size)),
-        ),
+    let tokens = (0..*vocab_size as TokenId).filter(|&token| table.after(&[token]).is_some());
+    let of = |number: usize| grouped(number as u64);
+    let bytes = of(table.as_bytes().len());
+    let mut rows = vec![
+        ("table", format!("{}, {bytes} bytes", table.file())),
+        ("order", order.to_string()),
         ("tokenizer", provenance.tokenizer.to_string()),
-        ("vocabulary", grouped(table.vocab_size() as u64)),
-        ("pairs", grouped(table.pairs() as u64)),
-        ("with successors", grouped(known.count() as u64)),
+        ("vocabulary", of(*vocab_size)),
+        ("continuations", of(table.continuations())),
+        ("of tokens", of(tokens.count())),
         ("top-k", top_k.to_string()),
         ("min-count", min_count.to_string()),
         ("documents", grouped(*documents)),
         ("tokens counted", grouped(*total_tokens)),
         ("bigrams counted", grouped(*total_bigrams)),
     ];
+    if *order > 1 {
+        rows.extend([
+            ("of pairs", of(table.pairs())),
+            ("min-context", min_context.to_string()),
+            ("trigrams counted", grouped(*total_trigrams)),
+        ]);
+    }
     show_metadata(rows, provenance)
 }
 
-/// The most frequent tokens, each with its most frequent successor.
-fn show_frequent(table: &BigramTable, tokenizer: Option<&Tokenizer>, top: usize) -> Result<()> {
-    let mut tokens: Vec<TokenId> = (0..table.vocab_size() as TokenId).collect();
-    tokens.sort_by_key(|&token| (std::cmp::Reverse(table.unigram_count(token)), token));
-    let of = |token| (token, table.unigram_count(token), table.best(token));
+/// The most frequent tokens, each with what most often follows it. A table has the frequencies of
+/// 64 tokens; in one of order 1 they are the totals of the others, too.
+fn show_frequent(table: &NgramTable, tokenizer: Option<&Tokenizer>, top: usize) -> Result<()> {
+    let mut tokens = table.unigrams().to_vec();
+    if table.order() == 1 && tokens.len() < top {
+        let listed: Vec<TokenId> = tokens.iter().map(|of| of.0).collect();
+        let others = table
+            .contexts()
+            .map(|(context, after)| (context[0], after.total()))
+            .filter(|of| !listed.contains(&of.0));
+        tokens.extend(others);
+        tokens.sort_by_key(|&(token, count)| (Reverse(count), token));
+    }
+    let of = |(token, count)| {
+        let next = table.after(&[token]).and_then(|mut after| after.next());
+        (token, count, next.map(|(next, _)| next))
+    };
     text::show_frequent(tokens.into_iter().take(top).map(of), tokenizer)
 }
 
-fn show_token(
-    table: &BigramTable,
-    token: TokenId,
+fn show_context(
+    table: &NgramTable,
+    context: &[TokenId],
     tokenizer: Option<&Tokenizer>,
     top: Option<usize>,
 ) -> Result<()> {
-    if token as usize >= table.vocab_size() {
-        let size = table.vocab_size();
+    let size = table.vocab_size();
+    if let Some(token) = context.iter().find(|&&token| token as usize >= size) {
         bail!("token {token} is outside the table's vocabulary of {size}");
     }
+    if context.len() > table.order() {
+        let (given, order) = (context.len(), table.order());
+        bail!("{given} tokens are given, and the table knows what follows {order} at most");
+    }
+    let names: Vec<String> = context
+        .iter()
+        .map(|&token| name(token, tokenizer))
+        .collect();
+    let names = names.join(" ");
     let mut out = terminal::stdout();
-    let total = table.unigram_count(token);
-    writeln!(
-        out,
-        "{} occurs {} times; successors:",
-        name(token, tokenizer),
-        grouped(total)
-    )?;
-    let successors = table.successors(token);
-    show_counts(
-        &mut out,
-        successors.take(top.unwrap_or(usize::MAX)),
-        total,
-        tokenizer,
-    )
+    let Some(after) = table.after(context) else {
+        writeln!(out, "{names}: nothing known")?;
+        return Ok(());
+    };
+    let total = after.total();
+    let times = grouped(total);
+    if table.order() == 1 {
+        writeln!(out, "{names} occurs {times} times; successors:")?;
+    } else {
+        writeln!(out, "{names} continues {times} times; most often by:")?;
+    }
+    let after = after.take(top.unwrap_or(usize::MAX));
+    show_counts(&mut out, after, total, tokenizer)
 }
 
 pub(super) fn compare(first: &str, second: &str) -> Result<()> {
-    if ngrams::declared(first)?.is_some() || ngrams::declared(second)?.is_some() {
-        return ngrams::compare(first, second);
-    }
-    let agreement = cascade_bigram::compare(&open(first)?, &open(second)?)?;
-    show_agreement("tokens", &agreement)
-}
-
-pub(super) fn export(args: &ExportArgs) -> Result<()> {
-    if args.json.as_deref() == Some(Path::new("-")) {
-        let json = export_json(&open(&args.table)?);
-        return Ok(terminal::stdout().write_all(json.as_bytes())?);
-    }
-    let output = |path: &Path| {
-        let existing = Existing::replaced_if(args.force);
-        outputs::check(path, existing, [&args.table])
-    };
-    // Refuses before a table is read that may be large.
-    let paths = [&args.json, &args.csv, &args.parquet];
-    let [json, csv, parquet] = paths.map(|path| path.as_deref().map(output).transpose());
-    let (json, csv, parquet) = (json?, csv?, parquet?);
-    let table = open(&args.table)?;
-    if let Some(output) = &json {
-        write(output, export_json(&table).as_bytes())?;
-    }
-    if let Some(output) = &csv {
-        cascade_bigram::export_csv(&table, output)?;
-    }
-    if let Some(output) = &parquet {
-        cascade_bigram::export_parquet(&table, output)?;
+    let (first, second) = (open(first)?, open(second)?);
+    for (length, contexts) in (1..).zip(["tokens", "pairs"]) {
+        let agreement = cascade_bigram::compare(&first, &second, length)?;
+        if agreement.all.tokens > 0 {
+            show_agreement(contexts, &agreement)?;
+        }
     }
     Ok(())
-}
-
-fn write(output: &Output, bytes: &[u8]) -> Result<()> {
-    let written = output.write(bytes);
-    written.with_context(|| format!("cannot write {}", output.path().display()))
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
@@ -164,5 +158,6 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
             grouped(tokenizer.id_bound() as u64)
         );
     }
-    write(&output, table.as_bytes())
+    let written = output.write(table.as_bytes());
+    written.with_context(|| format!("cannot write {}", output.path().display()))
 }

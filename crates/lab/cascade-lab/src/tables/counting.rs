@@ -1,4 +1,4 @@
-//! `cascade-lab bigram build`, `count` and `reduce`.
+//! `cascade-lab bigram build`.
 
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, Result};
-use cascade_bigram::{Error, ErrorKind, Job, Memory, Reduction, Status, Summary};
+use cascade_bigram::corpus::Skip;
+use cascade_bigram::{Error, ErrorKind, Job, Memory, Status, Summary};
 use cascade_core::fs::{Existing, Output};
 use cascade_core::Fingerprint;
-use cascade_corpus::Skip;
-use cascade_ngram::{BigramTable, NgramLimits};
+use cascade_ngram::{NgramLimits, NgramTable};
 
-use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
+use super::args::{BuildArgs, InputArgs, TableArgs};
 use super::progress;
 use crate::terminal::{self, grouped};
 use crate::{interrupt, outputs, tokenizer};
@@ -22,136 +22,29 @@ use crate::{interrupt, outputs, tokenizer};
 const REPORTED: usize = 10;
 
 pub(super) fn build(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
-    check(&args.table)?;
-    if args.order > 1 {
-        return build_ngrams(args, threads);
+    let (order, top_k) = (usize::from(args.order), args.table.top_k);
+    if !(1..=255).contains(&top_k) {
+        bail!("--top-k {top_k} cannot be kept; give at least 1 and at most 255");
     }
-    let command = format!("build {}{}", on_record(&args.input), options(&args.table));
-    let TableArgs {
-        out,
-        top_k,
-        min_count,
-        force,
-    } = &args.table;
-    let place = Place { out, force: *force };
-    let counting = Counting::new(&args.input, place, &command, threads);
-    let counted = counting.run(|job| cascade_bigram::build(job, *top_k, *min_count))?;
-    let Some((table, summary)) = counted else {
-        return Ok(());
-    };
-    counting.report(&summary)?;
-    report_table(out, &table)
-}
-
-fn build_ngrams(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
-    let BuildArgs {
-        input,
-        table,
-        order,
-        min_context,
-    } = args;
-    let TableArgs { out, top_k, .. } = table;
-    if *top_k > 255 {
-        bail!("--top-k {top_k} is more than an n-gram table holds; give at most 255");
-    }
-    let command = format!(
-        "build {}{} --order {order} --min-context {min_context}",
-        on_record(input),
-        options(table)
-    );
-    let force = table.force;
     let limits = NgramLimits {
-        top_k: *top_k,
-        min_count: table.min_count,
-        min_context: *min_context,
-    };
-    let counting = Counting::new(input, Place { out, force }, &command, threads);
-    let counted = counting.run(|job| cascade_bigram::build_ngrams(job, (*order).into(), limits))?;
-    let Some((made, summary)) = counted else {
-        return Ok(());
-    };
-    counting.report(&summary)?;
-    say(&format!(
-        "{}: {} bytes, {} continuations kept of {} tokens and {} pairs",
-        out.display(),
-        grouped(made.as_bytes().len() as u64),
-        grouped(made.continuations() as u64),
-        grouped(made.vocab_size() as u64),
-        grouped(made.pairs() as u64)
-    ))
-}
-
-pub(super) fn count(args: &CountArgs, threads: Option<usize>) -> Result<()> {
-    let command = format!("count {}", on_record(&args.input));
-    let place = Place {
-        out: &args.out,
-        force: args.force,
-    };
-    let counting = Counting::new(&args.input, place, &command, threads);
-    let Some(summary) = counting.run(cascade_bigram::count)? else {
-        return Ok(());
-    };
-    counting.report(&summary)?;
-    let size = std::fs::metadata(&args.out)?.len();
-    say(&format!("{}: {} bytes", args.out.display(), grouped(size)))
-}
-
-pub(super) fn reduce(args: &ReduceArgs) -> Result<()> {
-    check(&args.table)?;
-    let existing = Existing::replaced_if(args.table.force);
-    let inputs = args.parts.iter().chain(&args.summed);
-    let output = outputs::check(&args.table.out, existing, inputs)?;
-    let command = format!(
-        "cascade bigram reduce {}{}",
-        names(&args.parts),
-        options(&args.table)
-    );
-    let begin = Instant::now();
-    let (table, summary) = cascade_bigram::reduce(&Reduction {
-        parts: &args.parts,
-        summed: &args.summed,
-        output: &output,
-        top_k: args.table.top_k,
+        top_k,
         min_count: args.table.min_count,
-        command: &command,
-    })?;
-    report_counts(&Status::default(), &summary, begin)?;
+        min_context: if order > 1 { args.min_context } else { 0 },
+    };
+    let counting = Counting {
+        args: &args.input,
+        table: &args.table,
+        command: on_record(args),
+        threads,
+        begin: Instant::now(),
+        status: Arc::default(),
+    };
+    let Some((table, summary)) = counting.run(order, limits)? else {
+        return Ok(());
+    };
+    report_reading(&counting.status, &summary)?;
+    report_counts(&counting.status, &summary, counting.begin)?;
     report_table(&args.table.out, &table)
-}
-
-fn check(table: &TableArgs) -> Result<()> {
-    if table.top_k == 0 {
-        bail!("--top-k 0 would keep no successors; give at least 1");
-    }
-    Ok(())
-}
-
-/// Where the result is to be written.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    out: &'a Path,
-    force: bool,
-}
-
-impl Place<'_> {
-    fn check(self, args: &InputArgs, existing: Existing) -> Result<Output> {
-        let inputs = tokenizer::files(&args.tokenizer);
-        let inputs = args.inputs.iter().cloned().chain(inputs);
-        Ok(outputs::check(self.out, existing, inputs)?)
-    }
-
-    /// The output that is to be written; `None` if a resumed job was finished already.
-    fn resumed(self, args: &InputArgs, made: &dyn Fn(&Path) -> bool) -> Result<Option<Output>> {
-        // Whatever is there, it is no input.
-        let output = self.check(args, Existing::Continue)?;
-        if self.force || !output.path().exists() || !made(self.out) {
-            return self
-                .check(args, Existing::replaced_if(self.force))
-                .map(Some);
-        }
-        // A job that was killed just before it would have removed its checkpoint.
-        Ok(checkpoint(self.out).exists().then_some(output))
-    }
 }
 
 /// Warns of a file of text that begins as pages of Wikipedia do before their markup is removed: it
@@ -187,34 +80,20 @@ fn is_wikitext(top: &str) -> bool {
 /// A job over texts, with the given tokenizer and limits.
 struct Counting<'a> {
     args: &'a InputArgs,
-    place: Place<'a>,
+    table: &'a TableArgs,
     command: String,
     threads: Option<usize>,
     begin: Instant,
     status: Arc<Status>,
 }
 
-impl<'a> Counting<'a> {
-    fn new(args: &'a InputArgs, place: Place<'a>, command: &str, threads: Option<usize>) -> Self {
-        Self {
-            args,
-            place,
-            command: format!("cascade bigram {command}"),
-            threads,
-            begin: Instant::now(),
-            status: Arc::default(),
-        }
-    }
-
+impl Counting<'_> {
     /// Runs it, unless it is resumed and was finished.
-    fn run<T: Send>(
-        &self,
-        work: impl FnOnce(&Job<'_>) -> cascade_bigram::Result<T> + Send,
-    ) -> Result<Option<T>> {
-        let (args, place) = (self.args, self.place);
+    fn run(&self, order: usize, limits: NgramLimits) -> Result<Option<(NgramTable, Summary)>> {
+        let args = self.args;
         // Before a tokenizer is downloaded.
         if !args.resume {
-            place.check(args, Existing::replaced_if(place.force))?;
+            self.new_output()?;
         }
         args.inputs.iter().for_each(|file| warn_of_markup(file));
         let tokenizer = tokenizer::load(&args.tokenizer)?;
@@ -240,10 +119,12 @@ impl<'a> Counting<'a> {
             command: &self.command,
             status: &self.status,
         };
-        say_if_interrupted(&self.status, place.out);
-        let result = progress::shown(&self.status, || work(&job));
+        let out = &self.table.out;
+        say_if_interrupted(&self.status, out);
+        let build = || cascade_bigram::build(&job, order, limits);
+        let result = progress::shown(&self.status, build);
         result.map(Some).map_err(|error| {
-            let hint = hint(&error, place.out);
+            let hint = hint(&error, out);
             anyhow::Error::from(error).context(hint)
         })
     }
@@ -251,29 +132,35 @@ impl<'a> Counting<'a> {
     /// The output that is to be written; `None` if a resumed job was finished already, which is
     /// said.
     fn output(&self, fingerprint: &Fingerprint) -> Result<Option<Output>> {
-        let (args, place) = (self.args, self.place);
-        if !args.resume {
-            return place
-                .check(args, Existing::replaced_if(place.force))
-                .map(Some);
-        }
-        let made = |path: &Path| {
-            cascade_bigram::is_result_of(path, &self.command, fingerprint, &args.inputs)
+        let (args, out) = (self.args, &self.table.out);
+        let finished = args.resume && !self.table.force && {
+            // Whatever is there, it is no input.
+            self.check(Existing::Continue)?;
+            cascade_bigram::is_result_of(out, &self.command, fingerprint, &args.inputs)
         };
-        let output = place.resumed(args, &made)?;
-        if output.is_none() {
-            say(&format!(
-                "{}: complete already, by the same command on inputs of the same names and sizes; \
-                 --force counts anew",
-                place.out.display()
-            ))?;
+        if !finished {
+            return self.new_output().map(Some);
         }
-        Ok(output)
+        if checkpoint(out).exists() {
+            // The job was killed just before it would have removed its checkpoint.
+            return self.check(Existing::Continue).map(Some);
+        }
+        say(&format!(
+            "{}: complete already, by the same command on inputs of the same names and sizes; \
+             --force counts anew",
+            out.display()
+        ))?;
+        Ok(None)
     }
 
-    fn report(&self, summary: &Summary) -> Result<()> {
-        report_reading(&self.status, summary)?;
-        report_counts(&self.status, summary, self.begin)
+    fn new_output(&self) -> Result<Output> {
+        self.check(Existing::replaced_if(self.table.force))
+    }
+
+    fn check(&self, existing: Existing) -> Result<Output> {
+        let inputs = tokenizer::files(&self.args.tokenizer);
+        let inputs = self.args.inputs.iter().cloned().chain(inputs);
+        Ok(outputs::check(&self.table.out, existing, inputs)?)
     }
 }
 
@@ -321,21 +208,25 @@ fn cpus() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The part of the command that determines the counts.
-fn on_record(args: &InputArgs) -> String {
-    let mut text = names(&args.inputs);
-    text += &format!(" --tokenizer {}", tokenizer::on_record(&args.tokenizer));
-    if args.unique_sentences {
+/// The part of the command that determines the table.
+fn on_record(args: &BuildArgs) -> String {
+    let (input, table) = (&args.input, &args.table);
+    let mut text = format!(
+        "cascade bigram build {} --tokenizer {}",
+        names(&input.inputs),
+        tokenizer::on_record(&input.tokenizer)
+    );
+    if input.unique_sentences {
         text += " --unique-sentences";
     }
-    if let Some(limit) = args.limit_pages {
+    if let Some(limit) = input.limit_pages {
         text += &format!(" --limit-pages {limit}");
     }
+    text += &format!(" --top-k {} --min-count {}", table.top_k, table.min_count);
+    if args.order > 1 {
+        text += &format!(" --order {} --min-context {}", args.order, args.min_context);
+    }
     text
-}
-
-fn options(args: &TableArgs) -> String {
-    format!(" --top-k {} --min-count {}", args.top_k, args.min_count)
 }
 
 /// File names without their folders, sorted.
@@ -412,12 +303,16 @@ fn report_counts(status: &Status, summary: &Summary, begin: Instant) -> Result<(
     ))
 }
 
-fn report_table(path: &Path, table: &BigramTable) -> Result<()> {
-    say(&format!(
-        "{}: {} bytes, {} pairs kept for {} tokens",
-        path.display(),
-        grouped(table.as_bytes().len() as u64),
-        grouped(table.pairs() as u64),
-        grouped(table.vocab_size() as u64)
-    ))
+fn report_table(path: &Path, table: &NgramTable) -> Result<()> {
+    let (path, of) = (path.display(), |number: usize| grouped(number as u64));
+    let (bytes, tokens) = (of(table.as_bytes().len()), of(table.vocab_size()));
+    let kept = of(table.continuations());
+    say(&if table.order() == 1 {
+        format!("{path}: {bytes} bytes, {kept} pairs kept for {tokens} tokens")
+    } else {
+        let pairs = of(table.pairs());
+        format!(
+            "{path}: {bytes} bytes, {kept} continuations kept of {tokens} tokens and {pairs} pairs"
+        )
+    })
 }

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::{bail, Result};
 use cascade_bigram::{Agreement, Band};
-use cascade_core::{Fingerprint, TokenId};
+use cascade_core::TokenId;
 use cascade_models::Tokenizer;
-use cascade_ngram::{BigramTable, NgramTable, Provenance, Source};
+use cascade_ngram::{NgramTable, Provenance, Source};
 
 use super::args::ShowArgs;
 use crate::terminal::{self, grouped};
@@ -15,9 +15,10 @@ use crate::tokenizer;
 /// The tokenizer of a table, if it is known, and the tokens given by `--token` or `--id`.
 pub(super) fn asked(
     args: &ShowArgs,
-    fingerprint: &Fingerprint,
-    check: impl FnOnce(&Fingerprint) -> cascade_ngram::Result<()>,
+    table: &NgramTable,
 ) -> Result<(Option<Tokenizer>, Vec<TokenId>)> {
+    let fingerprint = &table.metadata().provenance.tokenizer;
+    let check = |found: &_| table.check_tokenizer(found);
     let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, check)?;
     let tokens = args
         .token
@@ -48,12 +49,12 @@ pub(super) fn show_metadata(
     Ok(())
 }
 
-pub(super) fn open(table: &str) -> Result<BigramTable> {
+pub(super) fn open(table: &str) -> Result<NgramTable> {
     let Some(name) = table.strip_prefix("embedded:") else {
-        return Ok(BigramTable::open_any(table)?);
+        return Ok(NgramTable::open_any(table)?);
     };
     match cascade_demo::bigram_table(name) {
-        Some(bytes) => Ok(BigramTable::from_bytes(table, bytes.to_vec())?),
+        Some(bytes) => Ok(NgramTable::from_bytes(table, bytes.to_vec())?),
         None => {
             let names = cascade_demo::BIGRAM_TABLES.join(", ");
             bail!("there is no embedded table {name:?}; known: {names}")
@@ -61,16 +62,7 @@ pub(super) fn open(table: &str) -> Result<BigramTable> {
     }
 }
 
-/// A table of either kind.
-pub(super) fn open_any(table: &str) -> Result<NgramTable> {
-    if table.starts_with("embedded:") {
-        Ok(NgramTable::of_bigrams(&open(table)?)?)
-    } else {
-        Ok(NgramTable::open_any(table)?)
-    }
-}
-
-pub(super) fn describe(source: &Source) -> String {
+fn describe(source: &Source) -> String {
     let mut text = source.name.clone();
     if let Some(bytes) = source.bytes {
         text += &format!(", {} bytes", grouped(bytes));

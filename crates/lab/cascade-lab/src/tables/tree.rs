@@ -1,6 +1,6 @@
 //! The Max-Gram tree of the arguments.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{anyhow, Result};
@@ -9,12 +9,12 @@ use cascade_ngram::max_gram_tree::Weights;
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable};
 use clap::Args;
 
-use super::text::open_any;
+use super::text::open;
 
 /// What a Max-Gram tree drafts from.
 #[derive(Debug, Args)]
 pub(super) struct TreeArgs {
-    /// A static table that it drafts from: an n-gram table, a bigram table, or embedded:NAME.
+    /// A static table that it drafts from: a file, or embedded:NAME.
     #[arg(long, value_name = "TABLE")]
     table: Option<String>,
 
@@ -44,7 +44,7 @@ impl TreeArgs {
         let table = self
             .table
             .as_deref()
-            .map(|table| open(table, tokenizer))
+            .map(|table| for_tokenizer(table, tokenizer))
             .transpose()?;
         let options = MaxGramTreeOptions {
             session_tokens: self.session_tokens,
@@ -54,20 +54,16 @@ impl TreeArgs {
         };
         let drafter = MaxGramTree::new(options, table);
         Ok(match &self.weights {
-            Some(file) => drafter.with_weights(weights(file)?),
+            Some(file) => {
+                drafter.with_weights(Weights::open(file).map_err(|problem| anyhow!(problem))?)
+            }
             None => drafter,
         })
     }
 }
 
-/// A table for this tokenizer.
-pub(super) fn open(table: &str, tokenizer: &Fingerprint) -> Result<Arc<NgramTable>> {
-    let table = open_any(table)?;
+fn for_tokenizer(table: &str, tokenizer: &Fingerprint) -> Result<Arc<NgramTable>> {
+    let table = open(table)?;
     table.check_tokenizer(tokenizer)?;
     Ok(Arc::new(table))
-}
-
-/// Weights from a file.
-pub(super) fn weights(file: &Path) -> Result<Weights> {
-    Weights::open(file).map_err(|problem| anyhow!(problem))
 }
