@@ -16,7 +16,7 @@ use cascade_report::Evidence;
 use cascade_train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
-use cascade_trained::{ClassifierFile, ClassifierSettings};
+use cascade_config::trained::{ClassifierFile, ClassifierSettings};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;

@@ -72,6 +72,7 @@ mod sampling;
 mod schedule;
 mod spec;
 mod stop_rule;
+pub mod trained;
 mod trained_rule;
 mod vocabulary;
 mod writer;

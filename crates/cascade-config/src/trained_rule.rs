@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use cascade_engine::{AcceptanceHead, CascadeBuilder, Classifier};
 use cascade_models::LoadedModel;
-use cascade_trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
 use serde::{Deserialize, Serialize};
+
+use crate::trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
 
 /// DISCO's classifier of a drafter.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

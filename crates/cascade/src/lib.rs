@@ -34,7 +34,7 @@ pub mod ngram {
 
 /// Files of trained networks that decide when a drafter stops.
 pub mod trained {
-    pub use cascade_trained::*;
+    pub use cascade_config::trained::*;
 }
 
 /// The demo models, tables and configurations, which are part of the program: `embedded:demo-t5`.

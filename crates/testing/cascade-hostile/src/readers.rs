@@ -16,7 +16,7 @@ use cascade_ngram::{BigramTable, MaxGramTree, MaxGramTreeOptions, NgramTable, We
 use cascade_report::Manifest;
 use cascade_reproduce::{Definition, Plan};
 use cascade_theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
-use cascade_trained::{ClassifierFile, HeadFolder};
+use cascade_config::trained::{ClassifierFile, HeadFolder};
 
 use crate::Reader;
 

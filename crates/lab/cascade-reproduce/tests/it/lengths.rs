@@ -12,7 +12,7 @@ use cascade_report::Table;
 use cascade_reproduce::{
     merge, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported, Run,
 };
-use cascade_trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
+use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 
 use crate::{reported, run, runs};
 
