@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role, Variables};
+use cascade_config::{AssembleOptions, Assembly, Config, DeviceSpec, Message, Role, Variables};
 use cascade_core::seed_of;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::Args;
@@ -20,7 +20,7 @@ use crate::demo::words;
 use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
-use crate::models::{assemble, configuration, set_decoding};
+use crate::models::{configuration, set_decoding};
 use crate::run::{ending, set_colors, show_event, Color};
 use crate::show::{self, Totals};
 use crate::templates::{Asked, Chat, Template};
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     let chat = chat(args, &config)?;
     let options = AssembleOptions::default().with_device(args.device);
     let pool = config.pool(&with_costs(options, &args.models)?);
-    let assembled = assemble(&pool, &config, Some(&chat.template))?;
+    let assembled = pool.assemble(Assembly::of(&config).chat(&chat.template))?;
     job::say(&assembled);
     let options = config.generation.options();
     let mut conversation = Conversation {

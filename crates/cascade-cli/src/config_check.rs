@@ -4,7 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, Neural, Part, PromptTemplate};
+use cascade_config::{
+    AssembleOptions, Config, DeviceSpec, Drafter, LevelInfo, Neural, PromptTemplate,
+};
 use cascade_engine::{Branching, Expand, Siblings};
 use clap::{Args, Subcommand};
 
@@ -83,8 +85,8 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let assembled = config.assemble(&AssembleOptions::default())?;
-    for part in &assembled.parts {
-        writeln!(out, "{}", loaded(part))?;
+    for level in &assembled.levels {
+        writeln!(out, "{}", loaded(level))?;
     }
     for note in &assembled.notes {
         writeln!(out, "note: {note}")?;
@@ -218,13 +220,13 @@ fn branches(branching: &Branching) -> String {
     )
 }
 
-fn loaded(part: &Part) -> String {
-    match part.parameters {
-        0 => format!("loaded     {} from {}", part.name, part.source),
+fn loaded(level: &LevelInfo) -> String {
+    match level.parameters {
+        0 => format!("loaded     {} from {}", level.name, level.source),
         parameters => format!(
             "loaded     {} from {}: {:.1} M parameters",
-            part.name,
-            part.source,
+            level.name,
+            level.source,
             parameters as f64 / 1e6
         ),
     }

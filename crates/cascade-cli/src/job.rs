@@ -4,7 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, Assembled, Batch, ChatTemplate, Config, ModelPool};
+use cascade_config::{
+    AssembleOptions, Assembled, Assembly, Batch, ChatTemplate, Config, ModelPool,
+};
 use cascade_core::TokenId;
 use cascade_data::DataSource;
 use cascade_engine::Options;
@@ -13,7 +15,7 @@ use cascade_models::HubOptions;
 use crate::args::JobArgs;
 use crate::costs::with_costs;
 use crate::inputs::{cut_short, inputs, Input};
-use crate::models::{assemble, configuration, set_decoding};
+use crate::models::{configuration, set_decoding};
 use crate::templates::Template;
 use crate::terminal;
 
@@ -97,15 +99,13 @@ impl Job {
 
     /// The cascade of this job's configuration with other drafters or settings.
     pub(crate) fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
-        assemble(pool, config, self.chat())
+        let assembly = Assembly::of(config).chat(self.chat());
+        Ok(pool.assemble(assembly)?)
     }
 
     /// Cascades of this job's configuration for so many texts at a time.
     pub(crate) fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
-        Ok(match self.chat() {
-            Some(template) => pool.assemble_batch_for_chat(&self.config, texts, template)?,
-            None => pool.assemble_batch(&self.config, texts)?,
-        })
+        Ok(pool.assemble_batch(&self.config, self.chat(), texts)?)
     }
 
     /// As many texts of the target alone as are generated at a time unless a number is given.

@@ -2,9 +2,8 @@
 
 use anyhow::{bail, ensure, Context, Result};
 use cascade_config::{
-    model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
-    Drafter, ModelPool, Neural, NgramTable, SamplingSettings, ScheduleConfig, StopRuleConfig,
-    TextDrafter,
+    model_source, AssembleOptions, CascadeSpec, Config, DeviceSpec, Drafter, Neural, NgramTable,
+    SamplingSettings, ScheduleConfig, StopRuleConfig, TextDrafter,
 };
 use cascade_engine::{Lenience, LossBudget, Placement, Rule, StopSequences};
 use cascade_eval::trace::Trace;
@@ -162,18 +161,6 @@ fn set_rule(config: &mut Config, rule: Rule) {
             model.rule = rule;
         }
     }
-}
-
-/// The cascade of a configuration, for conversations if there is a chat template.
-pub(crate) fn assemble(
-    pool: &ModelPool,
-    config: &Config,
-    template: Option<&ChatTemplate>,
-) -> Result<Assembled> {
-    Ok(match template {
-        Some(template) => pool.assemble_for_chat(config, template)?,
-        None => pool.assemble(config)?,
-    })
 }
 
 fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {

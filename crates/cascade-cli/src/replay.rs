@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
+use cascade_config::{AssembleOptions, Assembled, Assembly, Config, DeviceSpec, StopRuleConfig};
 use cascade_engine::{Cascade, Options};
 use cascade_eval::trace::{
     recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
@@ -103,7 +103,7 @@ fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<As
     let header = &trace.header;
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let target = recorded_target(config, &pool, trace)?;
-    let assembled = pool.assemble_with_target(config, target);
+    let assembled = pool.assemble(Assembly::of(config).target(target));
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
 }
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub use cascade_config::{
-    AssembleOptions, Assembled, Batch, Config, DeviceSpec, ModelPool, Target,
+    AssembleOptions, Assembled, Assembly, Batch, Config, DeviceSpec, ModelPool, Target,
 };
 pub use cascade_core::{
     seed_of, Architecture, Budget, Choice, Decoding, Drafter, GatheredProbs, Guidance, HiddenLayer,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use cascade_config::trained::HeadFolder;
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::Sampling;
 use cascade_eval::trace::{RecordedSampling, Trace};
@@ -11,7 +12,6 @@ use cascade_report::Evidence;
 use cascade_train::{
     HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
 };
-use cascade_config::trained::HeadFolder;
 use clap::Args;
 use jiff::Timestamp;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cascade_bigram::Reduction;
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
+use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
 use cascade_corpus::{Corpus, Input, Options};
 use cascade_data::{Dataset, Selection};
@@ -16,7 +17,6 @@ use cascade_ngram::{BigramTable, MaxGramTree, MaxGramTreeOptions, NgramTable, We
 use cascade_report::Manifest;
 use cascade_reproduce::{Definition, Plan};
 use cascade_theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
-use cascade_config::trained::{ClassifierFile, HeadFolder};
 
 use crate::Reader;
 
