@@ -20,7 +20,7 @@ use crate::demo::words;
 use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
-use crate::models::{configuration, set_decoding};
+use crate::models::configuration;
 use crate::run::{ending, set_colors, show_event, Color};
 use crate::show::{self, Totals};
 use crate::templates::{Asked, Chat, Template};
@@ -65,8 +65,8 @@ pub(crate) struct ChatArgs {
 
 pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
-    set_decoding(&mut config, &args.decoding)?;
+    let decoding = Some(&args.decoding);
+    let config = configuration(&args.models, decoding, args.device, DEFAULT_CONFIG)?;
     let chat = chat(args, &config)?;
     let options = AssembleOptions::default().with_device(args.device);
     let pool = config.pool(&with_costs(options, &args.models)?);
