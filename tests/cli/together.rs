@@ -11,7 +11,7 @@
 use std::thread;
 use std::time::Duration;
 
-use cascade_config::{AssembleOptions, Config, DeviceSpec, ModelPool};
+use cascade_config::{AssembleOptions, Assembly, Config, DeviceSpec, ModelPool};
 use cascade_core::{Decoding, Prompt, Sampling, TokenId};
 use cascade_engine::{Cascade, Options};
 use cascade_eval::lossless::{settings, with_random_settings};
@@ -102,7 +102,7 @@ fn round(rng: &mut ChaCha8Rng) -> usize {
                 .map(|_| random_task(rng, &mut plain, decoding))
                 .collect();
             let participant = batcher.join();
-            let assembled = pool.assemble_taking_part(&config, None, &participant);
+            let assembled = pool.assemble(Assembly::of(&config).sharing(&participant));
             // Some are there from the first forward on.
             let running = (tasks[0].wait.is_zero()).then(|| participant.running());
             (assembled.unwrap().cascade, participant, running, tasks)

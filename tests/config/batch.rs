@@ -52,7 +52,7 @@ fn together_as_alone(config: &Config, count: usize, texts: usize, options: &Opti
         .map(|(prompt, options)| alone.generate_tokens(prompt, options).unwrap().tokens)
         .collect();
     let mut batch = pool
-        .assemble_batch(config, texts.try_into().unwrap())
+        .assemble_batch(config, None, texts.try_into().unwrap())
         .unwrap();
     assert_eq!(batch.texts(), texts);
     let found: Vec<Vec<TokenId>> = batch
@@ -101,7 +101,9 @@ fn results_come_in_order_and_errors_are_those_of_one() {
     let config = config("embedded:demo-llama", DType::F32);
     let pool = pool(&config);
     let options = Options::default().with_max_new_tokens(6);
-    let mut batch = pool.assemble_batch(&config, 3.try_into().unwrap()).unwrap();
+    let mut batch = pool
+        .assemble_batch(&config, None, 3.try_into().unwrap())
+        .unwrap();
     let questions = ["Ann has 3 hats.", "", "Tom has 5 hats.", "Eva has 7 hats."];
     let answers = batch.map(&questions, |cascade, question| {
         cascade.generate(question, &options)

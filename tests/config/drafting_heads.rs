@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use cascade_config::{
-    AssembleOptions, Assembled, Config, DeviceSpec, Notices, SamplingSettings, Target,
+    AssembleOptions, Assembled, Assembly, Config, DeviceSpec, Notices, SamplingSettings, Target,
 };
 use cascade_core::Decoding;
 use cascade_engine::{GenerationOutput, Options, Role};
@@ -241,7 +241,7 @@ fn a_head_is_a_neural_level_and_saves_forwards_of_its_target() {
     let heads = Heads::new();
     let k = "k: { matrix: [[3]] }";
     let mut good = assemble(&heads.entry("good", ""), k).unwrap();
-    assert_eq!(good.parts[1].role, Role::Drafter);
+    assert_eq!(good.levels[1].role, Role::Drafter);
     assert_eq!(good.warnings, [""; 0]);
     let mut bad = assemble(&heads.entry("bad", ""), k).unwrap();
     let options = Options::default().with_max_new_tokens(96);
@@ -590,7 +590,7 @@ fn what_a_head_cannot_read_is_refused_by_name() {
         model.tokenizer.fingerprint(),
     );
     let error = pool
-        .assemble_with_target(&config, other)
+        .assemble(Assembly::of(&config).target(other))
         .err()
         .unwrap()
         .to_string();

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use cascade_config::trained::{HeadFolder, HeadSettings};
 use cascade_config::{Config, StopRuleConfig};
 use cascade_engine::{HeadLayer, HeadWeights};
-use cascade_trained::{HeadFolder, HeadSettings};
 use safetensors::tensor::{Dtype, TensorView};
 
 const SIZE: usize = 4;

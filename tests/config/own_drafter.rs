@@ -97,7 +97,7 @@ fn drafts_without_changing_the_answer() {
         let mut assembled = pool.assemble(config).unwrap();
         let options = config.generation.options();
         let generation = assembled.cascade.generate("2 + 3?", &options);
-        (assembled.parts, generation.unwrap())
+        (assembled.levels, generation.unwrap())
     };
     let (parts, drafted) = answer(&config);
     let (_, plain) = answer(&config.plain());

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascade::config::{
-    model_source, CascadeSpec, Neural, NgramTable, Notices, StandIn, StopRuleConfig, TextDrafter,
+    model_source, Assembly, CascadeSpec, Neural, NgramTable, Notices, StandIn, StopRuleConfig,
+    TextDrafter,
 };
 use cascade::{AssembleOptions, DeviceSpec, ModelPool, Scorer, Target};
 use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
@@ -188,21 +189,15 @@ impl Config {
                 .map(|all| all.get(None).cloned())
                 .transpose()
                 .map_err(to_python)?;
-            let (architecture, assembled) = match target {
-                Some(target) => {
-                    let architecture = target.scorer.info().architecture;
-                    (architecture, pool.assemble_with_target(config, target))
-                }
+            let assembly = Assembly::of(config).chat(&chat);
+            let (architecture, assembly) = match target {
+                Some(target) => (target.scorer.info().architecture, assembly.target(target)),
                 None => {
-                    let architecture = pool.target(config).map_err(to_python)?.info().architecture;
-                    let assembled = match &chat {
-                        Some(template) => pool.assemble_for_chat(config, template),
-                        None => pool.assemble(config),
-                    };
-                    (architecture, assembled)
+                    let model = pool.target(config).map_err(to_python)?;
+                    (model.info().architecture, assembly)
                 }
             };
-            let assembled = assembled.map_err(to_python)?;
+            let assembled = pool.assemble(assembly).map_err(to_python)?;
             let made = Made {
                 architecture,
                 settings: config.generation.clone(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cascade::config::ModelPool;
+use cascade::config::{Assembly, ModelPool};
 use cascade::{Decoding, Options, Prompt, Rule};
 use cascade_core::fs::{Existing, Output};
 use cascade_eval::trace::{
@@ -178,7 +178,7 @@ pub(crate) fn replay<'py>(
     let mut interrupt = Interrupt::default();
     let replayed = py.detach(|| {
         let target = recorded_target(config, &pool, trace)?;
-        let mut cascade = pool.assemble_with_target(config, target)?.cascade;
+        let mut cascade = pool.assemble(Assembly::of(config).target(target))?.cascade;
         let records = trace.records.iter().skip(offset);
         let mut replays = Replays::default();
         for record in records.take(limit.unwrap_or(usize::MAX)) {

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use cascade_config::{DeviceSpec, StopRuleConfig, Variables};
+use cascade_config::{DeviceSpec, Overrides, ScheduleName, StopRuleConfig, Variables};
 use cascade_data::{DataSource, Dataset};
 use cascade_engine::Rule;
 use cascade_models::{parse_cache_type, CacheType, DType};
@@ -91,7 +91,7 @@ pub struct ModelArgs {
     /// or `static`, what the K matrix says [default: `static` with --draft-tokens and where the
     /// configuration has `k`, else `online`].
     #[arg(long, value_name = "SCHEDULE")]
-    pub schedule: Option<ScheduleName>,
+    pub schedule: Option<ScheduleArg>,
 
     /// Stop rule of all drafters, by which a draft ends early: length=N, heuristic[=START],
     /// confidence=P, adaptive_confidence[=P] or mdp[=COST] (docs/schedules.md). Changes the speed,
@@ -141,13 +141,50 @@ pub struct ModelArgs {
     pub tokenizer: Option<String>,
 }
 
+impl ModelArgs {
+    /// The settings that take precedence over those of a configuration.
+    pub fn overrides(&self, decoding: Option<&DecodingArgs>) -> Overrides {
+        let of_models = Overrides {
+            schedule: self.schedule.map(ScheduleName::from),
+            stop_rule: self.stop_rule.clone(),
+            dtype: self.dtype,
+            cache_dtype: self.cache_dtype,
+            ..Overrides::default()
+        };
+        let Some(decoding) = decoding else {
+            return of_models;
+        };
+        Overrides {
+            max_new_tokens: decoding.max_new_tokens,
+            temperature: decoding.temperature,
+            top_k: decoding.top_k,
+            top_p: decoding.top_p,
+            min_p: decoding.min_p,
+            lossy: decoding.lossy,
+            seed: decoding.seed,
+            rule: decoding.rule,
+            stop: decoding.stop.clone(),
+            ..of_models
+        }
+    }
+}
+
 /// How much is drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ScheduleName {
+pub enum ScheduleArg {
     /// Draft a token only if its expected gain exceeds its measured cost.
     Online,
     /// Draft what the K matrix says.
     Static,
+}
+
+impl From<ScheduleArg> for ScheduleName {
+    fn from(schedule: ScheduleArg) -> Self {
+        match schedule {
+            ScheduleArg::Online => Self::Online,
+            ScheduleArg::Static => Self::Static,
+        }
+    }
 }
 
 /// Where prompts come from.

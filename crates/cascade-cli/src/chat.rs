@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role, Variables};
+use cascade_config::{AssembleOptions, Assembly, Config, DeviceSpec, Message, Role, Variables};
 use cascade_core::seed_of;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::costs::with_costs;
 use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
-use crate::models::{assemble, configuration, set_decoding};
+use crate::models::configuration;
 use crate::run::{ending, set_colors, show_event, Color};
 use crate::show::{self, Totals};
 use crate::templates::{Asked, Chat, Template};
@@ -65,12 +65,12 @@ pub(crate) struct ChatArgs {
 
 pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
-    set_decoding(&mut config, &args.decoding)?;
+    let decoding = Some(&args.decoding);
+    let config = configuration(&args.models, decoding, args.device, DEFAULT_CONFIG)?;
     let chat = chat(args, &config)?;
     let options = AssembleOptions::default().with_device(args.device);
     let pool = config.pool(&with_costs(options, &args.models)?);
-    let assembled = assemble(&pool, &config, Some(&chat.template))?;
+    let assembled = pool.assemble(Assembly::of(&config).chat(&chat.template))?;
     job::say(&assembled);
     let options = config.generation.options();
     let mut conversation = Conversation {

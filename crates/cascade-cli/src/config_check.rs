@@ -4,14 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, Neural, Part, PromptTemplate};
+use cascade_config::{
+    AssembleOptions, Config, DeviceSpec, Drafter, LevelInfo, Neural, Overrides, PromptTemplate,
+};
 use cascade_engine::{Branching, Expand, Siblings};
 use clap::{Args, Subcommand};
 
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::exit::ExitCode;
-use crate::models::{configuration, set_decoding};
-
+use crate::models::configuration;
 use crate::terminal;
 
 #[derive(Debug, Subcommand)]
@@ -56,14 +57,13 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
 }
 
 fn init(args: &InitArgs) -> Result<ExitCode> {
-    let mut config = configuration(&args.models, args.device, "embedded:demo-t5")?;
-    set_decoding(&mut config, &args.decoding)?;
-    if let Some(device) = args.device {
-        config.set_device(device);
-    }
-    if let Some(template) = args.template {
-        config.prompt = template;
-    }
+    let decoding = Some(&args.decoding);
+    let config = configuration(&args.models, decoding, args.device, "embedded:demo-t5")?;
+    let config = config.with(&Overrides {
+        device: args.device,
+        prompt: args.template,
+        ..Overrides::default()
+    })?;
     let mut out = terminal::stdout();
     writeln!(out, "# configs/demo-t5.yaml explains every key.")?;
     out.write_all(config.to_yaml()?.as_bytes())?;
@@ -83,8 +83,8 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let assembled = config.assemble(&AssembleOptions::default())?;
-    for part in &assembled.parts {
-        writeln!(out, "{}", loaded(part))?;
+    for level in &assembled.levels {
+        writeln!(out, "{}", loaded(level))?;
     }
     for note in &assembled.notes {
         writeln!(out, "note: {note}")?;
@@ -218,13 +218,13 @@ fn branches(branching: &Branching) -> String {
     )
 }
 
-fn loaded(part: &Part) -> String {
-    match part.parameters {
-        0 => format!("loaded     {} from {}", part.name, part.source),
+fn loaded(level: &LevelInfo) -> String {
+    match level.parameters {
+        0 => format!("loaded     {} from {}", level.name, level.source),
         parameters => format!(
             "loaded     {} from {}: {:.1} M parameters",
-            part.name,
-            part.source,
+            level.name,
+            level.source,
             parameters as f64 / 1e6
         ),
     }

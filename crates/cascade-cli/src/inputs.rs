@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, ChatTemplate, Config};
 use cascade_data::{
     Content, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample, Selection,
     Solution,
@@ -135,9 +135,12 @@ impl Question<'_> {
     }
 }
 
+/// Inputs, and the chat template of those that are conversations.
+pub type Inputs = (Vec<Input>, Option<ChatTemplate>);
+
 /// All inputs, read and checked before the first prompt is answered. `piped` is what stands on
 /// standard input, if anything does and no prompt is given.
-pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Result<Vec<Input>> {
+pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Result<Inputs> {
     let asked = Asked {
         config,
         template: args.template.as_deref(),
@@ -146,9 +149,9 @@ pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Resul
         variables: args.chat_template_kwargs.as_ref(),
     };
     if let Some(prompt) = single(args, piped)? {
-        let sample = Sample::new("0", Content::Text(prompt.into()));
-        let template = Arc::new(asked.template(config.prompt.of_typed_texts())?);
-        return Ok(vec![Input::new(sample, template, Map::new())?]);
+        let samples = vec![Sample::new("0", Content::Text(prompt.into()))];
+        let template = config.prompt.of_typed_texts();
+        return with_templates(&asked, template, samples, |_| Map::new());
     }
     if let Some(file) = &args.prompts {
         let samples = Dataset::PROMPTS
@@ -184,25 +187,30 @@ fn with_templates(
     default: PromptTemplate,
     samples: Vec<Sample>,
     fields: impl Fn(&Sample) -> Map<String, Value>,
-) -> Result<Vec<Input>> {
-    let (mut of_texts, mut of_conversations) = (None, None);
-    let inputs = samples.into_iter().map(|sample| {
-        let is_conversation = matches!(sample.content, Content::Conversation(_));
-        let slot = if is_conversation {
-            &mut of_conversations
+) -> Result<Inputs> {
+    let is_conversation = |sample: &Sample| matches!(sample.content, Content::Conversation(_));
+    let any = |conversations: bool| {
+        let mut samples = samples.iter();
+        samples.any(|sample| is_conversation(sample) == conversations)
+    };
+    let texts = any(false).then(|| asked.template(default)).transpose()?;
+    let conversations = any(true).then(|| asked.for_conversations()).transpose()?;
+    let chat = [&texts, &conversations]
+        .into_iter()
+        .flatten()
+        .find_map(Template::chat);
+    let chat = chat.cloned();
+    let (texts, conversations) = (texts.map(Arc::new), conversations.map(Arc::new));
+    let inputs = samples.into_iter().filter_map(|sample| {
+        let template = if is_conversation(&sample) {
+            &conversations
         } else {
-            &mut of_texts
+            &texts
         };
-        let template = match (&slot, is_conversation) {
-            (Some(template), _) => Arc::clone(template),
-            (None, true) => Arc::new(asked.for_conversations()?),
-            (None, false) => Arc::new(asked.template(default)?),
-        };
-        *slot = Some(Arc::clone(&template));
         let fields = fields(&sample);
-        Input::new(sample, template, fields)
+        Some(Input::new(sample, Arc::clone(template.as_ref()?), fields))
     });
-    inputs.collect()
+    Ok((inputs.collect::<Result<_>>()?, chat))
 }
 
 /// Number of inputs with turns that their template does not ask.

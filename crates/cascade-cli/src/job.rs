@@ -4,7 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, Assembled, Batch, ChatTemplate, Config, ModelPool};
+use cascade_config::{
+    AssembleOptions, Assembled, Assembly, Batch, ChatTemplate, Config, ModelPool,
+};
 use cascade_core::TokenId;
 use cascade_data::DataSource;
 use cascade_engine::Options;
@@ -13,8 +15,7 @@ use cascade_models::HubOptions;
 use crate::args::JobArgs;
 use crate::costs::with_costs;
 use crate::inputs::{cut_short, inputs, Input};
-use crate::models::{assemble, configuration, set_decoding};
-use crate::templates::Template;
+use crate::models::configuration;
 use crate::terminal;
 
 /// What is generated with if nothing is named.
@@ -24,6 +25,8 @@ const DEFAULT_CONFIG: &str = "embedded:demo-t5";
 pub struct Job {
     /// The configuration, its settings overridden by the arguments.
     pub config: Config,
+    /// The form of conversations, if prompts are.
+    template: Option<ChatTemplate>,
     pub inputs: Vec<Input>,
     /// How models are loaded: on which device, with which costs.
     assembly: AssembleOptions,
@@ -42,10 +45,10 @@ impl Job {
                  pipe"
             );
         }
-        let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
-        let inputs = inputs(&args.input, &config, piped)?;
+        let decoding = Some(&args.decoding);
+        let config = configuration(&args.models, decoding, args.device, DEFAULT_CONFIG)?;
+        let (inputs, template) = inputs(&args.input, &config, piped)?;
         warn_of_unasked_turns(&inputs);
-        set_decoding(&mut config, &args.decoding)?;
         if config.generation.options().decoding.is_greedy() {
             let given = [
                 ("--seed", args.decoding.seed.is_some()),
@@ -60,6 +63,7 @@ impl Job {
         let assembly = AssembleOptions::default().with_device(args.device);
         Ok(Self {
             config,
+            template,
             inputs,
             assembly: with_costs(assembly, &args.models)?,
         })
@@ -97,15 +101,13 @@ impl Job {
 
     /// The cascade of this job's configuration with other drafters or settings.
     pub fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
-        assemble(pool, config, self.chat())
+        let assembly = Assembly::of(config).chat(self.template.as_ref());
+        Ok(pool.assemble(assembly)?)
     }
 
     /// Cascades of this job's configuration for so many texts at a time.
     pub fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
-        Ok(match self.chat() {
-            Some(template) => pool.assemble_batch_for_chat(&self.config, texts, template)?,
-            None => pool.assemble_batch(&self.config, texts)?,
-        })
+        Ok(pool.assemble_batch(&self.config, self.template.as_ref(), texts)?)
     }
 
     /// As many texts of the target alone as are generated at a time unless a number is given.
@@ -118,16 +120,7 @@ impl Job {
 
     /// The tokens that end an answer.
     pub fn end_tokens(&self, pool: &ModelPool, config: &Config) -> Result<Vec<TokenId>> {
-        Ok(pool.end_tokens(config, self.chat())?)
-    }
-
-    /// The chat template, if prompts are conversations.
-    fn chat(&self) -> Option<&ChatTemplate> {
-        let mut templates = self.inputs.iter().map(Input::template);
-        templates.find_map(|template| match template {
-            Template::Chat(chat) => Some(&chat.template),
-            Template::Plain(_) => None,
-        })
+        Ok(pool.end_tokens(config, self.template.as_ref())?)
     }
 
     /// Loads the models, and prints warnings about what is valid but probably unintended.

@@ -1,35 +1,32 @@
 //! From the arguments that name models to a configuration.
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use cascade_config::{
-    model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
-    Drafter, ModelPool, Neural, NgramTable, SamplingSettings, ScheduleConfig, StopRuleConfig,
+    model_source, AssembleOptions, CascadeSpec, Config, DeviceSpec, Drafter, Neural, NgramTable,
     TextDrafter,
 };
-use cascade_engine::{Lenience, LossBudget, Placement, Rule, StopSequences};
+use cascade_engine::Lenience;
 
-use crate::args::{DecodingArgs, ModelArgs, ScheduleName};
+use crate::args::{DecodingArgs, ModelArgs, ScheduleArg};
 
 /// What a cascade of a command line is called in messages.
 const LABEL: &str = "command line";
 
-/// The configuration that the arguments name, or `default`; a device of the arguments matters to
-/// how large drafts are, and is not set.
+/// The configuration that the arguments name, or `default`, with the settings of the arguments. A
+/// device matters to how large drafts are, and is not set.
 pub fn configuration(
     args: &ModelArgs,
+    decoding: Option<&DecodingArgs>,
     device: Option<DeviceSpec>,
     default: &str,
 ) -> Result<Config> {
-    let file = match (&args.config, &args.model) {
+    let config = match (&args.config, &args.model) {
         (Some(file), _) => Config::open(file)?,
-        (None, Some(model)) => return of_models(args, device, model),
+        (None, Some(model)) => of_models(args, device, model)?,
         (None, None) if args.tree => with_tree(&Config::open(default)?)?,
         (None, None) => Config::open(default)?,
     };
-    let mut config = with_schedule(file, args.schedule)?;
-    set_stop_rule(&mut config, args.stop_rule.clone());
-    set_types(&mut config, args);
-    Ok(config)
+    Ok(config.with(&args.overrides(decoding))?)
 }
 
 /// A configuration whose neural drafters the Max-Gram tree follows, in place of what drafts from
@@ -50,136 +47,24 @@ fn with_tree(config: &Config) -> Result<Config> {
     Ok(tree)
 }
 
-/// Sets the types of all models that the arguments name.
-fn set_types(config: &mut Config, args: &ModelArgs) {
-    let set = |neural: &mut Neural| {
-        neural.dtype = args.dtype.or(neural.dtype);
-        neural.cache_dtype = args.cache_dtype.or(neural.cache_dtype);
-    };
-    set(&mut config.target);
-    for drafter in config.drafters_mut() {
-        if let Drafter::Neural { model, .. } = drafter {
-            set(model);
-        }
-    }
-}
-
-/// The configuration with the schedule of the arguments, if they name one.
-pub fn with_schedule(config: Config, name: Option<ScheduleName>) -> Result<Config> {
-    match name {
-        Some(ScheduleName::Online) if !config.drafters().is_empty() => {
-            let mut config = config.with_schedule(ScheduleConfig::Online)?;
-            config.placement = Placement::Sequential;
-            Ok(config)
-        }
-        Some(ScheduleName::Static) if config.k().is_none() => bail!(
-            "--schedule static: {} has no `k`, which would say how much is drafted; add one",
-            config.label
-        ),
-        _ => Ok(config),
-    }
-}
-
-/// Sets the stop rule of all drafters, if there is one.
-pub fn set_stop_rule(config: &mut Config, rule: Option<StopRuleConfig>) {
-    if rule.is_some() {
-        for drafter in config.drafters_mut() {
-            drafter.stop_rule_mut().clone_from(&rule);
-        }
-    }
-}
-
-/// Sets what the arguments say about decoding.
-pub fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<()> {
-    let generation = &mut config.generation;
-    generation.sampling = sampling(args, generation.sampling)?;
-    if let Some(length) = args.max_new_tokens {
-        generation.max_new_tokens = length;
-    }
-    if let Some(seed) = args.seed {
-        generation.seed = seed;
-    }
-    if let Some(rule) = args.rule {
-        set_rule(config, rule);
-    }
-    let generation = &mut config.generation;
-    if let Some(distance) = args.lossy {
-        generation.lossy = Some(LossBudget::new(distance).context("--lossy")?);
-        if generation.sampling.decoding().is_greedy() {
-            bail!(
-                "--lossy has no effect at temperature 0 (greedy decoding is lossless); also give \
-                 --temperature"
-            );
-        }
-    }
-    if !args.stop.is_empty() {
-        generation.stop = Some(StopSequences::new(&args.stop)?);
-    }
-    Ok(())
-}
-
-/// The configuration's settings, overridden by the arguments.
-fn sampling(args: &DecodingArgs, configured: SamplingSettings) -> Result<SamplingSettings> {
-    let settings = SamplingSettings::new(
-        args.temperature.unwrap_or(configured.temperature()),
-        args.top_k.or(configured.top_k()),
-        args.top_p.or(configured.top_p()),
-        args.min_p.or(configured.min_p()),
-    )?;
-    let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
-    if truncates && settings.truncates_in_vain() {
-        bail!(
-            "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy decoding); \
-             also give --temperature"
-        );
-    }
-    Ok(settings)
-}
-
-/// Sets the rule of all reviews.
-fn set_rule(config: &mut Config, rule: Rule) {
-    config.target.rule = rule;
-    for drafter in config.drafters_mut() {
-        if let Drafter::Neural { model, .. } = drafter {
-            model.rule = rule;
-        }
-    }
-}
-
-/// The cascade of a configuration, for conversations if there is a chat template.
-pub fn assemble(
-    pool: &ModelPool,
-    config: &Config,
-    template: Option<&ChatTemplate>,
-) -> Result<Assembled> {
-    Ok(match template {
-        Some(template) => pool.assemble_for_chat(config, template)?,
-        None => pool.assemble(config)?,
-    })
-}
-
 fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {
     let target = neural(args, model)?;
     let drafters = args
         .drafters
         .iter()
-        .map(|drafter| {
-            let head = drafter.strip_prefix(HEAD);
-            head.map_or_else(
-                || neural(args, drafter),
-                |head| head_over(&target, args, head),
-            )
+        .map(|drafter| match drafter.strip_prefix(HEAD) {
+            None => neural(args, drafter),
+            Some(head) => Ok(Neural::head(model_source(head)?, &target)),
         })
         .collect::<Result<_>>()?;
     let mut spec = CascadeSpec::new(target, drafters);
     spec.text = text_drafter(args);
     spec.max_nodes = args.nodes;
     spec.draft_tokens.clone_from(&args.draft_tokens);
-    spec.fixed = args.schedule == Some(ScheduleName::Static);
-    if args.schedule == Some(ScheduleName::Online) && args.draft_tokens.is_some() {
+    spec.fixed = matches!(args.schedule, Some(ScheduleArg::Static));
+    if matches!(args.schedule, Some(ScheduleArg::Online)) && args.draft_tokens.is_some() {
         bail!("--schedule online decides how much is drafted: leave out --draft-tokens (-k)");
     }
-    spec.stop_rule.clone_from(&args.stop_rule);
     spec.lenience = args.lenience.map(Lenience::new).transpose()?;
     let options = AssembleOptions::default().with_device(device);
     Ok(spec.config(LABEL, &options)?)
@@ -202,20 +87,9 @@ fn text_drafter(args: &ModelArgs) -> Option<(TextDrafter, NgramTable)> {
 /// What stands before the folder of a head, where a drafter is named.
 const HEAD: &str = "head:";
 
-fn head_over(target: &Neural, args: &ModelArgs, name: &str) -> Result<Neural> {
-    let mut head = Neural::head(model_source(name)?, target);
-    head.dtype = args.dtype;
-    head.cache_dtype = args.cache_dtype;
-    Ok(head)
-}
-
 fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
     let mut neural = Neural::new(model_source(name)?);
-    if let Some(tokenizer) = &args.tokenizer {
-        neural.tokenizer = Some(model_source(tokenizer)?);
-    }
-    neural.dtype = args.dtype;
-    neural.cache_dtype = args.cache_dtype;
+    neural.tokenizer = args.tokenizer.as_deref().map(model_source).transpose()?;
     Ok(neural)
 }
 
@@ -242,9 +116,9 @@ mod tests {
         cascade_demo::register();
         for line in ["", "--config embedded:demo-t5"] {
             let args = parsed(&format!("{line} --dtype q8_0 --cache-dtype bf16")).unwrap();
-            let mut config = configuration(&args, None, "embedded:demo-llama").unwrap();
+            let config = configuration(&args, None, None, "embedded:demo-llama").unwrap();
             let mut neural = vec![config.target.clone()];
-            for drafter in config.drafters_mut() {
+            for drafter in config.drafters() {
                 if let Drafter::Neural { model, .. } = drafter {
                     neural.push((**model).clone());
                 }
@@ -262,7 +136,7 @@ mod tests {
         cascade_demo::register();
         let line = "--model embedded:demo-llama-target --drafter head:./eagle --dtype q8_0";
         let args = parsed(line).unwrap();
-        let config = configuration(&args, None, "embedded:demo-llama").unwrap();
+        let config = configuration(&args, None, None, "embedded:demo-llama").unwrap();
         let Drafter::Neural { model, .. } = &config.drafters()[0] else {
             panic!("a head is a neural drafter");
         };
@@ -281,7 +155,7 @@ mod tests {
     fn the_tree_follows_the_drafters_of_the_demo() {
         cascade_demo::register();
         let args = parsed("--tree").unwrap();
-        let config = configuration(&args, None, "embedded:demo-llama").unwrap();
+        let config = configuration(&args, None, None, "embedded:demo-llama").unwrap();
         let names: Vec<_> = config.drafters().iter().map(Drafter::name).collect();
         assert_eq!(
             names,

@@ -16,7 +16,7 @@ use crate::at_most;
 use crate::costs::with_costs;
 use crate::exit::ExitCode;
 use crate::health;
-use crate::models::{configuration, set_decoding};
+use crate::models::configuration;
 use crate::templates::{Asked, Template};
 use crate::terminal;
 
@@ -202,8 +202,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     options.log_text = args.log_text;
     // Refused before anything is loaded.
     options.check()?;
-    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
-    set_decoding(&mut config, &args.decoding)?;
+    let decoding = Some(&args.decoding);
+    let config = configuration(&args.models, decoding, args.device, DEFAULT_CONFIG)?;
     let template = template(args, &config)?;
     let notices = Notices::new(|notice| tracing::warn!("{notice}"));
     let assembly = AssembleOptions::default().with_notices(notices);

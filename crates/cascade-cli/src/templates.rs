@@ -89,6 +89,14 @@ impl Template {
         }
     }
 
+    /// The chat template, if it is one.
+    pub fn chat(&self) -> Option<&ChatTemplate> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Chat(chat) => Some(&chat.template),
+        }
+    }
+
     /// Number of turns that it asks.
     pub fn turns(&self, content: &Content) -> usize {
         match self {

@@ -8,8 +8,7 @@ use cascade_core::Prompt;
 use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_models::{BatchCounts, Workers};
 
-use crate::assemble::Part;
-use crate::{Config, ModelPool, Result};
+use crate::{Assembled, Assembly, Config, LevelInfo, ModelPool, Result};
 
 /// Cascades of one configuration on shared weights, one for each text that is generated at a time:
 /// what they compute meets in forwards, so that weights are read once for all texts
@@ -28,7 +27,7 @@ use crate::{Config, ModelPool, Result};
 /// let config = Config::open("embedded:demo-t5")?;
 /// let options = config.generation.options().with_max_new_tokens(8);
 /// let pool = config.pool(&AssembleOptions::default());
-/// let mut batch = pool.assemble_batch(&config, 4.try_into()?)?;
+/// let mut batch = pool.assemble_batch(&config, None, 4.try_into()?)?;
 /// let questions = ["Ann has 3 shells.", "Tom has 8 coins.", "Eva has 2 hats."];
 /// let answers = batch.map(&questions, |cascade, question| {
 ///     cascade.generate(&format!("Question: {question} Answer:"), &options)
@@ -40,61 +39,47 @@ use crate::{Config, ModelPool, Result};
 /// ```
 pub struct Batch {
     cascades: Workers<Cascade>,
-    /// The models of each cascade, the target first.
-    pub parts: Vec<Part>,
-    /// As [`Assembled::warnings`](crate::Assembled::warnings).
+    /// The models and drafters of each cascade, the target first.
+    pub levels: Vec<LevelInfo>,
+    /// See [`Assembled::warnings`].
     pub warnings: Vec<String>,
-    /// As [`Assembled::notes`](crate::Assembled::notes).
+    /// See [`Assembled::notes`].
     pub notes: Vec<String>,
 }
 
 impl ModelPool {
     /// `texts` cascades of a configuration, whose forwards are shared on a CPU. On a GPU they take
-    /// turns, which a note says.
+    /// turns, which a note says. With a template, they are for conversations in its form
+    /// ([`Assembly::chat`]).
     ///
     /// # Errors
     /// As [`assemble`](Self::assemble).
-    pub fn assemble_batch(&self, config: &Config, texts: NonZeroUsize) -> Result<Batch> {
-        self.batch(config, texts, None)
-    }
-
-    /// As [`assemble_batch`](Self::assemble_batch), for conversations in the form of a chat
-    /// template: as [`assemble_for_chat`](Self::assemble_for_chat).
-    ///
-    /// # Errors
-    /// As [`assemble`](Self::assemble).
-    pub fn assemble_batch_for_chat(
+    pub fn assemble_batch(
         &self,
         config: &Config,
-        texts: NonZeroUsize,
-        template: &ChatTemplate,
-    ) -> Result<Batch> {
-        self.batch(config, texts, Some(template))
-    }
-
-    fn batch(
-        &self,
-        config: &Config,
-        texts: NonZeroUsize,
         chat: Option<&ChatTemplate>,
+        texts: NonZeroUsize,
     ) -> Result<Batch> {
         let mut first = None;
         let cascades = Workers::new(texts, |participant| {
-            let assembled = self.assemble_taking_part(config, chat, participant)?;
-            let cascade = assembled.cascade;
-            first.get_or_insert((assembled.parts, assembled.warnings, assembled.notes));
+            let assembly = Assembly::of(config).chat(chat).sharing(participant);
+            let Assembled {
+                cascade,
+                levels,
+                warnings,
+                notes,
+            } = self.assemble(assembly)?;
+            first.get_or_insert((levels, warnings, notes));
             Result::Ok(cascade)
         })?;
-        let (parts, warnings, mut notes) = first.unwrap_or_default();
+        let (levels, warnings, mut notes) = first.unwrap_or_default();
         if texts.get() > 1 && !self.target(config)?.model.gathers() {
-            notes.push(
-                "on this device a forward computes one text: those of a batch take turns"
-                    .to_owned(),
-            );
+            let note = "on this device a forward computes one text: those of a batch take turns";
+            notes.push(note.to_owned());
         }
         Ok(Batch {
             cascades,
-            parts,
+            levels,
             warnings,
             notes,
         })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cascade_core::LevelId;
 use cascade_engine::{
-    Branching, Error as CascadeError, KMatrix, Lenience, LossBudget, Options, Placement, Rule,
-    StopSequences, DEFAULT_MAX_NODES,
+    check_levels, AssumedCosts, Branching, Error as CascadeError, KMatrix, Lenience, LevelSpec,
+    LossBudget, NeuralSpec, Options, Placement, Rule, StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKey};
@@ -249,6 +249,64 @@ impl Config {
         }
     }
 
+    /// The configuration, if its settings fit together: what would be refused after models are
+    /// loaded is refused before.
+    ///
+    /// # Errors
+    /// A drafter's rule that would never be used; a placement of drafters that nothing follows;
+    /// what [`check_levels`] refuses.
+    pub fn checked(self) -> Result<Self> {
+        self.check_rules()?;
+        if self.placement == Placement::Merged && self.schedule == ScheduleConfig::Online {
+            return Err(Error::entry(
+                &self.label,
+                "tree.placement",
+                "it places the drafters of a row of the K matrix, and `schedule: online` has none",
+                "remove it, or give `k`",
+            ));
+        }
+        let chain = Branching::chain();
+        let target = level(&self.target, &chain, false);
+        let drafters = self.drafters.iter().map(|drafter| match drafter {
+            Drafter::Neural {
+                model, branching, ..
+            } => level(model, branching, drafter.stop_rule().is_some()),
+            Drafter::Statistical { name, config, .. } => LevelSpec::Statistical {
+                name,
+                takes_advice: config.takes_advice(),
+            },
+        });
+        let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
+        let schedule = self
+            .schedule
+            .schedule(self.placement, AssumedCosts::default(), Vec::new());
+        match check_levels(&levels, &*schedule) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(Error::cascade(&self.label, error)),
+        }
+    }
+
+    fn check_rules(&self) -> Result<()> {
+        if self.target.rule != Rule::Coupled {
+            return Ok(());
+        }
+        match self
+            .neural_drafters()
+            .find(|(_, drafter)| drafter.rule != Rule::Coupled)
+        {
+            None => Ok(()),
+            Some((key, drafter)) => Err(Error::entry(
+                &self.label,
+                format!("{key}.rule"),
+                format!(
+                    "it is `{}`, but the target's rule is `coupled`, by which all models draw",
+                    drafter.rule
+                ),
+                "remove it, or give the target a `rule` too",
+            )),
+        }
+    }
+
     /// The target alone: plain decoding, to compare with.
     pub fn plain(&self) -> Self {
         Self {
@@ -316,6 +374,15 @@ impl Config {
             })
         })
     }
+}
+
+fn level<'a>(model: &'a Neural, branching: &'a Branching, stops: bool) -> LevelSpec<'a> {
+    LevelSpec::Neural(NeuralSpec {
+        name: &model.name,
+        rule: &model.rule,
+        branching,
+        stops,
+    })
 }
 
 impl Neural {

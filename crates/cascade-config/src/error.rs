@@ -43,6 +43,10 @@ pub enum Error {
         cure: String,
     },
 
+    /// A setting of a command line that cannot be used.
+    #[error("{0}")]
+    Override(String),
+
     /// A text that does not name a model.
     #[error("`{text}`: {problem}; {cure}")]
     Source {
@@ -177,6 +181,21 @@ impl Error {
             Self::Device(_) => ErrorKind::Device,
             Self::Unwritable { .. } => ErrorKind::Unwritable,
             _ => ErrorKind::Entry,
+        }
+    }
+
+    /// What is wrong with an entry of a configuration.
+    pub(crate) fn entry(
+        label: &str,
+        key: impl Into<String>,
+        problem: impl Into<String>,
+        cure: impl Into<String>,
+    ) -> Self {
+        Self::Entry {
+            file: label.to_owned(),
+            key: key.into(),
+            problem: problem.into(),
+            cure: cure.into(),
         }
     }
 

@@ -13,7 +13,8 @@ use cascade_models::{
 };
 use cascade_ngram::{NgramTable, Resources, TableLocator};
 
-use crate::{locator, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result};
+use crate::assemble::neural_levels;
+use crate::{locator, Config, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result};
 
 /// Of the contexts of a file with costs, the nearest to this one is taken.
 const TYPICAL_CONTEXT: usize = 256;
@@ -266,13 +267,13 @@ impl ModelPool {
         costs.map(|(name, file)| file.describe(name))
     }
 
-    /// Whether the thread that generates computes all of these models alone.
-    pub(crate) fn is_alone<'n>(&self, mut neural: impl Iterator<Item = &'n Neural>) -> bool {
+    /// Whether the thread that generates computes all models of a configuration alone.
+    pub(crate) fn is_alone(&self, config: &Config) -> bool {
         let on_cpu = |neural| {
             let opened = self.device(neural);
             opened.is_ok_and(|opened| opened.device.is_cpu())
         };
-        compute_threads() == 1 && neural.all(on_cpu)
+        compute_threads() == 1 && neural_levels(config).flatten().all(on_cpu)
     }
 
     /// A model: loaded if it is new, shared if it has been loaded.

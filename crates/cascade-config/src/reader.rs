@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{
-    check_levels, AssumedCosts, Branching, Expand, KMatrix, Lenience, LevelSpec, LossBudget,
-    NeuralSpec, Placement, Rule, Siblings, StopSequences, DEFAULT_MAX_NODES,
+    Branching, Expand, KMatrix, Lenience, LossBudget, Rule, Siblings, StopSequences,
+    DEFAULT_MAX_NODES,
 };
 use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKinds, TableLocator};
@@ -128,11 +128,7 @@ impl Reader<'_> {
             device: self.device("device", device)?.unwrap_or_default(),
         };
         let schedule = self.schedule(schedule, k, drafters.len())?;
-        let config = plain.with_drafters(drafters, schedule)?;
-        self.check_rules(&config)?;
-        self.check_placement(&config)?;
-        self.check_levels(&config)?;
-        Ok(config)
+        plain.with_drafters(drafters, schedule)?.checked()
     }
 
     fn drafters<K: DrafterKinds>(
@@ -147,12 +143,7 @@ impl Reader<'_> {
     }
 
     fn error(&self, key: &str, problem: impl Into<String>, cure: impl Into<String>) -> Error {
-        Error::Entry {
-            file: self.label.to_owned(),
-            key: key.to_owned(),
-            problem: problem.into(),
-            cure: cure.into(),
-        }
+        Error::entry(self.label, key, problem, cure)
     }
 
     fn cascade(&self, source: impl Into<cascade_engine::Error>) -> Error {
@@ -237,28 +228,6 @@ impl Reader<'_> {
                 self.error(&format!("{key}.rule"), error.to_string(), cure)
             }),
         }
-    }
-
-    /// Refuses a drafter's rule that would never be used.
-    fn check_rules(&self, config: &Config) -> Result<()> {
-        if config.target.rule != Rule::Coupled {
-            return Ok(());
-        }
-        for (j, drafter) in config.drafters().iter().enumerate() {
-            if let Drafter::Neural { model, .. } = drafter {
-                if model.rule != Rule::Coupled {
-                    return Err(self.error(
-                        &format!("drafters[{j}].rule"),
-                        format!(
-                            "it is `{}`, but the target's rule is `coupled`, by which all models draw",
-                            model.rule
-                        ),
-                        "remove it, or give the target a `rule` too",
-                    ));
-                }
-            }
-        }
-        Ok(())
     }
 
     fn branching(&self, key: &str, entry: Option<BranchesEntry>) -> Result<Branching> {
@@ -462,18 +431,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses a placement of drafters that nothing follows.
-    fn check_placement(&self, config: &Config) -> Result<()> {
-        match (config.schedule(), config.placement) {
-            (ScheduleConfig::Online, Placement::Merged) => Err(self.error(
-                "tree.placement",
-                "it places the drafters of a row of the K matrix, and `schedule: online` has none",
-                "remove it, or give `k`",
-            )),
-            _ => Ok(()),
-        }
-    }
-
     fn stop_rule(&self, key: &str, entry: Option<StopRuleEntry>) -> Result<Option<StopRuleConfig>> {
         let rule = entry.map(|entry| entry.rule(self.base)).transpose();
         rule.map_err(|(own, problem)| {
@@ -522,37 +479,6 @@ impl Reader<'_> {
                 rows.join(", ")
             ),
         )
-    }
-
-    /// Refuses before anything is loaded what the builder would refuse after.
-    fn check_levels(&self, config: &Config) -> Result<()> {
-        let chain = Branching::chain();
-        let target = LevelSpec::Neural(NeuralSpec {
-            name: &config.target.name,
-            rule: &config.target.rule,
-            branching: &chain,
-            stops: false,
-        });
-        let drafters = config.drafters().iter().map(|drafter| match drafter {
-            Drafter::Neural {
-                model, branching, ..
-            } => LevelSpec::Neural(NeuralSpec {
-                name: &model.name,
-                rule: &model.rule,
-                branching,
-                stops: drafter.stop_rule().is_some(),
-            }),
-            Drafter::Statistical { name, config, .. } => LevelSpec::Statistical {
-                name,
-                takes_advice: config.takes_advice(),
-            },
-        });
-        let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
-        let schedule =
-            config
-                .schedule()
-                .schedule(config.placement, AssumedCosts::default(), Vec::new());
-        check_levels(&levels, &*schedule).map_err(|error| self.cascade(error))
     }
 
     fn lenience(&self, key: &str, value: Option<f32>) -> Result<Lenience> {

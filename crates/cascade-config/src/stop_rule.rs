@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::with::singleton_map;
 
 use crate::locator::path_text;
-use crate::trained_rule::{ClassifierEntry, HeadEntry, TrainedRule};
+use crate::trained_rule::{ClassifierEntry, HeadEntry};
 
 /// When a drafter stops: `stop_rule: { confidence: 0.4 }` in a configuration, `confidence=0.4` on a
 /// command line. A new rule is a variant here, in [`rule`](Self::rule) and, for the command line,
@@ -65,6 +65,9 @@ const fn default_cost() -> f64 {
     0.1
 }
 
+/// A trained network, and a warning.
+pub(crate) type TrainedRule = (Box<dyn StopRule>, Option<String>);
+
 /// Names of the rules without weights, with their values.
 const KNOWN: &str = "`length=N`, `heuristic[=START]`, `confidence=P`, `adaptive_confidence[=P]` \
                      and `mdp[=COST]`";
@@ -92,19 +95,18 @@ impl StopRuleConfig {
     }
 
     /// The trained network that decides, if one does, and what the user should know of it.
-    #[allow(clippy::type_complexity)]
     pub(crate) fn open_network(
         &self,
         drafter: &LoadedModel,
-    ) -> Result<Option<(TrainedRule, Option<String>)>, Box<dyn Error + Send + Sync>> {
+    ) -> Result<Option<TrainedRule>, Box<dyn Error + Send + Sync>> {
         Ok(match self {
             Self::Classifier(entry) => {
                 let (rule, warning) = entry.open(drafter)?;
-                Some((TrainedRule::Classifier(rule), warning))
+                Some((Box::new(rule), warning))
             }
             Self::Head(entry) => {
                 let (rule, warning) = entry.open(drafter)?;
-                Some((TrainedRule::Head(rule), warning))
+                Some((Box::new(rule), warning))
             }
             _ => None,
         })

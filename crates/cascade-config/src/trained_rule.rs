@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use cascade_engine::{AcceptanceHead, CascadeBuilder, Classifier};
+use cascade_engine::{AcceptanceHead, Classifier};
 use cascade_models::LoadedModel;
-use cascade_trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
 use serde::{Deserialize, Serialize};
+
+use crate::trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
 
 /// DISCO's classifier of a drafter.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -149,23 +150,4 @@ fn other_drafter(what: &str, trained: &str, drafter: &LoadedModel) -> Option<Str
              too long"
         )
     })
-}
-
-/// A trained network that decides when a drafter stops.
-#[derive(Clone)]
-pub enum TrainedRule {
-    /// DISCO's classifier.
-    Classifier(Classifier),
-    /// SpecDec++'s head.
-    Head(AcceptanceHead),
-}
-
-impl TrainedRule {
-    /// Gives the rule to the drafter that was added last.
-    pub(crate) fn add(&self, builder: CascadeBuilder) -> CascadeBuilder {
-        match self {
-            Self::Classifier(rule) => builder.stop_rule(rule.clone()),
-            Self::Head(rule) => builder.stop_rule(rule.clone()),
-        }
-    }
 }

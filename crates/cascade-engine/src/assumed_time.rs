@@ -86,3 +86,37 @@ impl<S: Scorer> Scorer for AssumedTime<S> {
         self.forward
     }
 }
+
+/// Times that the forwards of a cascade are assumed to take, in place of those of the machine's
+/// clock.
+#[derive(Clone, Debug)]
+pub struct AssumedTimes {
+    /// The clock that forwards move; what is not a forward takes no time.
+    pub clock: VirtualClock,
+    /// Times of the target's forwards.
+    pub target: RowTimes,
+    /// Times of each neural drafter, largest first; further drafters have those of the last.
+    pub drafters: Vec<RowTimes>,
+    /// The text that is generated, if others share these forwards; the clock is the text's own.
+    pub text: Option<VirtualText>,
+}
+
+impl AssumedTimes {
+    /// `scorer` with the times of the target, which is level 0, or of a neural drafter, counted
+    /// from 1.
+    pub fn of_level(
+        &self,
+        level: usize,
+        scorer: Box<dyn Scorer + Send>,
+    ) -> AssumedTime<Box<dyn Scorer + Send>> {
+        let drafter = level.checked_sub(1);
+        let times = drafter
+            .and_then(|drafter| self.drafters.get(drafter).or(self.drafters.last()))
+            .unwrap_or(&self.target)
+            .clone();
+        match self.text.clone() {
+            None => AssumedTime::new(scorer, self.clock.clone(), times),
+            Some(text) => AssumedTime::sharing(scorer, text, level, times),
+        }
+    }
+}

@@ -43,6 +43,7 @@ mod limits;
 mod logprobs;
 mod options;
 mod output;
+mod own_time;
 mod policy;
 mod recursion;
 mod report;
@@ -52,7 +53,7 @@ mod stop_sequences;
 mod text;
 mod virtual_batch;
 
-pub use assumed_time::AssumedTime;
+pub use assumed_time::{AssumedTime, AssumedTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::CascadeBuilder;
 pub use cascade::Cascade;
@@ -71,6 +72,7 @@ pub use limits::{DEFAULT_MAX_NODES, LONGEST_STOP};
 pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
+pub use own_time::OwnTime;
 pub use policy::{
     classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
     ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,

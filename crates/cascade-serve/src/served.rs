@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cascade_config::{
-    CacheUse, ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables,
+    Assembly, CacheUse, ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables,
 };
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
@@ -84,16 +84,16 @@ impl Served {
         let forwards = Forwards::new();
         let batcher = forwards.batcher();
         let participant = batcher.join();
-        let assembled = pool.assemble_taking_part(&config, None, &participant)?;
+        let assembled = pool.assemble(Assembly::of(&config).sharing(&participant))?;
         let target = pool.target(&config)?;
         let mut cascade = assembled.cascade;
         let codec = cascade.codec().ok_or(cascade_engine::Error::NoCodec)?;
         let codec = Arc::clone(codec);
         let plain_speed = warm_up(&mut cascade)?;
         forwards.begin(&target.model);
-        let levels = assembled.parts.into_iter().map(|part| Level {
-            name: part.name,
-            role: part.role.as_str(),
+        let levels = assembled.levels.into_iter().map(|level| Level {
+            name: level.name,
+            role: level.role.as_str(),
         });
         let caches = pool.cache_use(&config)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -279,9 +279,9 @@ impl Served {
         let config = settings.apply(&self.config)?;
         let template = self.template.as_ref().filter(|_| settings.chat);
         let participant = self.batcher.join();
-        let pool = &self.pool;
-        let assembled = pool.assemble_taking_part(&config, template, &participant)?;
-        Ok((assembled.cascade, participant))
+        let assembly = Assembly::of(&config).chat(template).sharing(&participant);
+        let cascade = self.pool.assemble(assembly)?.cascade;
+        Ok((cascade, participant))
     }
 
     /// The forwards of all answers, as they are counted.

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             )
         })
         .collect();
-    let mut batch = pool.assemble_batch(&config, texts)?;
+    let mut batch = pool.assemble_batch(&config, None, texts)?;
     for note in &batch.notes {
         eprintln!("note: {note}");
     }

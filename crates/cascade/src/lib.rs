@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub use cascade_config::{
-    AssembleOptions, Assembled, Batch, Config, DeviceSpec, ModelPool, Target,
+    AssembleOptions, Assembled, Assembly, Batch, Config, DeviceSpec, ModelPool, Target,
 };
 pub use cascade_core::{
     seed_of, Architecture, Budget, Choice, Decoding, Drafter, GatheredProbs, Guidance, HiddenLayer,
@@ -34,7 +34,7 @@ pub mod ngram {
 
 /// Files of trained networks that decide when a drafter stops.
 pub mod trained {
-    pub use cascade_trained::*;
+    pub use cascade_config::trained::*;
 }
 
 /// The demo models, tables and configurations, which are part of the program: `embedded:demo-t5`.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cascade_config::{AssembleOptions, ChatTemplate, Config, Message, Role};
+use cascade_config::{AssembleOptions, Assembly, ChatTemplate, Config, Message, Role};
 use cascade_engine::{Cascade, Convention, GenerationOutput, KMatrix, Options};
 use cascade_serve::{ServeOptions, Served, Server, Stopper};
 use serde_json::{json, Value};
@@ -327,7 +327,10 @@ impl Alone {
         let pool = config.pool(&AssembleOptions::default());
         Self {
             cascade: pool.assemble(config).unwrap().cascade,
-            chat: pool.assemble_for_chat(config, &template).unwrap().cascade,
+            chat: {
+                let assembly = Assembly::of(config).chat(&template);
+                pool.assemble(assembly).unwrap().cascade
+            },
             template,
         }
     }

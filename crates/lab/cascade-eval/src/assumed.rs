@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 
-use cascade_config::{Assembled, Config, ModelPool, ScheduleConfig, Target};
+use cascade_config::{Assembled, Assembly, Config, ModelPool, ScheduleConfig, Target};
 use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
@@ -325,8 +325,7 @@ impl AssumedReplays<'_> {
         let clock = batch.map(VirtualText::clock).cloned().unwrap_or_default();
         let one = costs.times.target.seconds(1);
         let target = recorded_target(self.config, self.pool, self.trace)?
-            .with_times(costs.times.assumed(&clock))
-            .with_text(batch.cloned());
+            .with_times(costs.times.assumed(&clock, batch.cloned()));
         let (assembled, text) = self.assemble(drafts, target)?;
         let mut cascade = assembled.cascade;
         let options = self.config.generation.options();
@@ -347,18 +346,22 @@ impl AssumedReplays<'_> {
     /// The cascade, and the oracle's handle on the answers.
     fn assemble(&self, drafts: &Drafts, target: Target) -> Result<(Assembled, Option<OracleText>)> {
         Ok(match drafts {
-            Drafts::Configured => (self.pool.assemble_with_target(self.config, target)?, None),
+            Drafts::Configured => {
+                let assembly = Assembly::of(self.config).target(target);
+                (self.pool.assemble(assembly)?, None)
+            }
             Drafts::Length(length) => {
                 let k = KMatrix::new(vec![vec![*length]], Convention::Added);
                 let k = ScheduleConfig::Static(k.map_err(cascade_engine::Error::from)?);
                 let config = without_rules(self.config).with_schedule(k)?;
-                (self.pool.assemble_with_target(&config, target)?, None)
+                let assembly = Assembly::of(&config).target(target);
+                (self.pool.assemble(assembly)?, None)
             }
             Drafts::Oracle => {
                 let (oracle, text) = Oracle::new();
                 let config = without_rules(self.config);
-                let assembled = self.pool.assemble_with_schedule(&config, target, oracle)?;
-                (assembled, Some(text))
+                let assembly = Assembly::of(&config).target(target).schedule(oracle);
+                (self.pool.assemble(assembly)?, Some(text))
             }
         })
     }

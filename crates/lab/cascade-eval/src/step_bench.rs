@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_config::{AssembleOptions, Assembled, Config, Drafter, StandIn, Target};
+use cascade_config::{AssembleOptions, Assembled, Assembly, Config, Drafter, StandIn, Target};
 use cascade_engine::{Cascade, GenerationOutput, Role};
 use cascade_models::Model;
 use serde::Serialize;
@@ -296,7 +296,7 @@ impl StepBench<'_> {
         let pool = stand_ins.iter().fold(pool, |pool, (name, stand_in)| {
             pool.with_stand_in(name, stand_in.clone())
         });
-        let assembled = pool.assemble_with_target(&config, target)?;
+        let assembled = pool.assemble(Assembly::of(&config).target(target))?;
         on_assembled(&assembled);
         Ok(Decoder {
             cascade: assembled.cascade,

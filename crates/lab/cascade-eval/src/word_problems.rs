@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use cascade_config::{Config, Drafter, ModelPool, PromptTemplate};
+use cascade_config::{Assembly, Config, Drafter, ModelPool, PromptTemplate};
 use cascade_core::TokenId;
 use cascade_data::problems::{Kind, Split};
 use cascade_data::{Dataset, ProblemSet, Sample, Selection};
@@ -213,7 +213,8 @@ impl WordProblems<'_> {
             .with_drafters(vec![drafter.clone()], k)?;
         config.max_nodes = 1;
         let target = TraceScorer::target(trace)?;
-        Ok(self.pool.assemble_with_target(&config, target)?.cascade)
+        let assembly = Assembly::of(&config).target(target);
+        Ok(self.pool.assemble(assembly)?.cascade)
     }
 }
 

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
+use cascade_config::{
+    AssembleOptions, Assembled, Assembly, Config, DeviceSpec, Overrides, ScheduleName,
+    StopRuleConfig,
+};
 use cascade_engine::{Cascade, Options};
 use cascade_eval::trace::{
     recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
@@ -13,9 +16,8 @@ use cascade_eval::trace::{
 };
 use clap::Args;
 
-use crate::args::ScheduleName;
+use crate::args::ScheduleArg;
 use crate::exit::ExitCode;
-use crate::models::{set_stop_rule, with_schedule};
 use crate::progress::Progress;
 use crate::terminal::{grouped, Out};
 use crate::{interrupt, job, terminal};
@@ -37,7 +39,7 @@ pub(crate) struct ReplayArgs {
 
     /// How much is drafted, overriding the configuration: `online` or `static`.
     #[arg(long, value_name = "SCHEDULE")]
-    schedule: Option<ScheduleName>,
+    schedule: Option<ScheduleArg>,
 
     /// Stop rule of all drafters, by which a draft ends early, as in `cascade run`.
     #[arg(long, value_name = "RULE")]
@@ -68,8 +70,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         Some(file) => Config::open(file)?,
         None => Config::open("embedded:demo-t5")?,
     };
-    let mut config = with_schedule(config, args.schedule)?;
-    set_stop_rule(&mut config, args.stop_rule.clone());
+    let config = config.with(&Overrides {
+        schedule: args.schedule.map(ScheduleName::from),
+        stop_rule: args.stop_rule.clone(),
+        ..Overrides::default()
+    })?;
     args.assumed.check()?;
     let trace = Arc::new(if args.assumed.is_asked_for() {
         Trace::open(&args.trace)?
@@ -103,7 +108,7 @@ fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<As
     let header = &trace.header;
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let target = recorded_target(config, &pool, trace)?;
-    let assembled = pool.assemble_with_target(config, target);
+    let assembled = pool.assemble(Assembly::of(config).target(target));
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
 }
 

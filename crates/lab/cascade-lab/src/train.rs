@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{ensure, Context, Result};
+use cascade_config::trained::{ClassifierFile, ClassifierSettings};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
 use cascade_eval::trace::Trace;
 use cascade_models::{DType, HubOptions, LoadedModel};
@@ -16,7 +17,6 @@ use cascade_report::Evidence;
 use cascade_train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
-use cascade_trained::{ClassifierFile, ClassifierSettings};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;

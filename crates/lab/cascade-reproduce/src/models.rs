@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_config::{
-    AssembleOptions, AssumedTimes, ClassifierEntry, Config, CostFile, Drafter, DrafterModel,
-    HeadEntry, ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
+    AssembleOptions, Assembly, ClassifierEntry, Config, CostFile, Drafter, DrafterModel, HeadEntry,
+    ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
 };
 use cascade_core::{
     Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, Convention, GenerationOutput, KMatrix, Lenience, Placement, RowTimes, Rule,
-    VirtualClock,
+    AssumedTimes, Branching, Cascade, Convention, GenerationOutput, KMatrix, Lenience, Placement,
+    RowTimes, Rule, VirtualClock,
 };
 use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
@@ -253,7 +253,7 @@ impl Models {
     /// It answers tokens, which is all that is measured.
     ///
     /// # Errors
-    /// Those of [`ModelPool::assemble_with_target`].
+    /// Those of [`ModelPool::assemble`].
     pub fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
         let config = self.config(variant)?;
         let mut target = self.target()?;
@@ -262,11 +262,8 @@ impl Models {
             target.times = self.times(variant);
         }
         let pool = &self.pool;
-        let assembled = match with {
-            None => pool.assemble_with_target(&config, target)?,
-            Some(with) => pool.assemble_with_target_taking_part(&config, target, with)?,
-        };
-        Ok(assembled.cascade)
+        let assembly = Assembly::of(&config).target(target).sharing(with);
+        Ok(pool.assemble(assembly)?.cascade)
     }
 
     /// What forwards of a variant are taken to cost by rules that weigh times: by files if there
@@ -282,6 +279,7 @@ impl Models {
             drafters: of_variant
                 .filter_map(|role| drafters.get(role).cloned())
                 .collect(),
+            text: None,
         })
     }
 
@@ -311,6 +309,7 @@ impl Models {
             clock: VirtualClock::default(),
             target: times(1.0),
             drafters: drafters.into_iter().map(times).collect(),
+            text: None,
         }
     }
 
@@ -328,18 +327,15 @@ impl Models {
     ) -> Result<Cascade> {
         let config = self.config(variant)?;
         let (oracle, text) = Oracle::new();
-        let assembled = self
-            .pool
-            .assemble_with_schedule(&config, self.target()?, oracle)?;
-        let mut cascade = assembled.cascade;
+        let assembly = Assembly::of(&config).target(self.target()?);
+        let mut cascade = self.pool.assemble(assembly.schedule(oracle))?.cascade;
         text.set(said);
         if !variant.drafters.iter().any(|role| role.is_neural()) {
             return Ok(cascade);
         }
         let lengths = KnownLengths::of(&generate(&mut cascade)?);
-        let target = self.target()?;
-        let assembled = self.pool.assemble_with_schedule(&config, target, lengths)?;
-        Ok(assembled.cascade)
+        let assembly = Assembly::of(&config).target(self.target()?);
+        Ok(self.pool.assemble(assembly.schedule(lengths))?.cascade)
     }
 
     /// The configuration that a variant is.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cascade_bigram::corpus::{self, Corpus, Input, Options};
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
+use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
 use cascade_data::{Dataset, Selection};
 use cascade_engine::CLASSIFIER_FEATURES;
@@ -15,7 +16,6 @@ use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
 use cascade_report::Manifest;
 use cascade_reproduce::{Definition, Plan};
 use cascade_theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
-use cascade_trained::{ClassifierFile, HeadFolder};
 
 use crate::Reader;
 

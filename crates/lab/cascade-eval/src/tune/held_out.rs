@@ -1,7 +1,7 @@
 //! What settings are worth on texts that they were not chosen by: replays of the real engine, whose
 //! forwards take the times by which was searched.
 
-use cascade_config::{Config, Drafter, ScheduleConfig};
+use cascade_config::{Assembly, Config, Drafter, ScheduleConfig};
 use cascade_engine::{Clock, GenerationOutput, Placement, VirtualClock};
 use serde::Serialize;
 
@@ -150,8 +150,11 @@ impl<'a> HeldOut<'a> {
     fn replay(&self, config: &Config, records: &[&Record]) -> Result<Replayed> {
         let Tuner { trace, times, .. } = self.tuner;
         let clock = VirtualClock::default();
-        let target = TraceScorer::target(trace)?.with_times(times.assumed(&clock));
-        let assembled = self.tuner.pool.assemble_with_target(config, target)?;
+        let target = TraceScorer::target(trace)?.with_times(times.assumed(&clock, None));
+        let assembled = self
+            .tuner
+            .pool
+            .assemble(Assembly::of(config).target(target))?;
         let mut cascade = assembled.cascade;
         let options = config.generation.options();
         let mut replayed = Replayed::new(1 + config.drafters().len());

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cascade_config::{AssumedTimes, DrafterModel};
-use cascade_engine::{RowTimes, VirtualClock};
+use cascade_config::DrafterModel;
+use cascade_engine::{AssumedTimes, RowTimes, VirtualClock, VirtualText};
 use cascade_models::LoadedModel;
 
 use crate::{
@@ -108,12 +108,14 @@ impl Times {
         })
     }
 
-    /// The same for a cascade whose forwards move a clock.
-    pub fn assumed(&self, clock: &VirtualClock) -> AssumedTimes {
+    /// These times for a cascade whose forwards move a clock, shared with other texts if `text` is
+    /// one of several.
+    pub fn assumed(&self, clock: &VirtualClock, text: Option<VirtualText>) -> AssumedTimes {
         AssumedTimes {
             clock: clock.clone(),
             target: self.target.clone(),
             drafters: self.drafters.iter().flatten().cloned().collect(),
+            text,
         }
     }
 }

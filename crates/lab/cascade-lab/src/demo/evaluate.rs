@@ -108,7 +108,7 @@ fn evaluated(args: &EvaluateArgs) -> Result<Option<WordProblemsReport>> {
 
 /// The configuration of the models.
 fn asked(args: &EvaluateArgs) -> Result<Config> {
-    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
+    let mut config = configuration(&args.models, None, args.device, DEFAULT_CONFIG)?;
     if !config.generation.options().decoding.is_greedy() {
         bail!(
             "{}: temperature: problems are answered greedily; leave it 0",

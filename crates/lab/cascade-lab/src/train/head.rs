@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use cascade_config::trained::HeadFolder;
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::Sampling;
 use cascade_eval::trace::{RecordedSampling, Trace};
@@ -11,7 +12,6 @@ use cascade_report::Evidence;
 use cascade_train::{
     HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
 };
-use cascade_trained::HeadFolder;
 use clap::Args;
 use jiff::Timestamp;
 
@@ -183,7 +183,7 @@ impl HeadArgs {
         let split = &examples.split;
         let choice = HeadChoice::best(&weights, &split.choice, self.cost)?;
         let predicted = choice.predicted(&weights, &split.held_out, self.cost)?;
-        let settings = cascade_trained::HeadSettings::new(drafter, choice.threshold);
+        let settings = cascade_config::trained::HeadSettings::new(drafter, choice.threshold);
         let found = Found {
             what: "head",
             drafter,

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 use cascade_config::AssembleOptions;
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
 use cascade_eval::trace::Trace;
@@ -12,7 +13,6 @@ use cascade_report::Table;
 use cascade_reproduce::{
     merge, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported, Run,
 };
-use cascade_trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 
 use crate::{reported, run, runs};
 

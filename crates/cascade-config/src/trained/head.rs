@@ -8,7 +8,7 @@ use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead};
 use cascade_models::{read_tensors, NamedTensor};
 use serde::{Deserialize, Serialize};
 
-use crate::tensors::Tensors;
+use super::tensors::Tensors;
 
 /// The largest config.json that is read.
 const LARGEST_CONFIG: u64 = 1 << 20;

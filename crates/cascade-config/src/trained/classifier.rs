@@ -9,7 +9,7 @@ use cascade_engine::{Classifier, ClassifierWeights, InvalidClassifier};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
-use crate::tensors::Tensors;
+use super::tensors::Tensors;
 
 /// The largest file that is read.
 const LARGEST: u64 = 64 << 20;
