@@ -8,7 +8,7 @@ use cascade_core::fs::Existing;
 use cascade_eval::ngram::{tree_of, Band, Calibration};
 use cascade_eval::trace::Traces;
 use cascade_ngram::MaxGramTreeOptions;
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_reproduce::report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
 use clap::Args;
 use serde_json::{json, Value};
 
@@ -71,7 +71,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     }
     drop(progress);
     if let Some(output) = &svg {
-        let written = output.write(plot(args, &calibration)?.to_svg().as_bytes());
+        let written = output.write(plot(args, &calibration)?.to_svg()?.as_bytes());
         written.with_context(|| format!("cannot write {}", output.path().display()))?;
     }
     let mut out = terminal::stdout();
@@ -108,7 +108,7 @@ fn share(band: &Band) -> Option<Figure> {
 
 const INTERVALS: &str = "± 2 standard errors of independent nodes";
 
-fn table(args: &CalibrateArgs, calibration: &Calibration) -> cascade_report::Result<Table> {
+fn table(args: &CalibrateArgs, calibration: &Calibration) -> cascade_reproduce::Result<Table> {
     let bands = known(calibration);
     let ends: Vec<f64> = calibration
         .bands
@@ -138,7 +138,7 @@ fn table(args: &CalibrateArgs, calibration: &Calibration) -> cascade_report::Res
         )
 }
 
-fn plot(args: &CalibrateArgs, calibration: &Calibration) -> cascade_report::Result<Plot> {
+fn plot(args: &CalibrateArgs, calibration: &Calibration) -> cascade_reproduce::Result<Plot> {
     let points = known(calibration).filter_map(|band| Some((band.estimate()?, share(band)?)));
     let even = [0.0, 1.0].map(|at| (at, Figure::new(at)));
     Plot::lines(

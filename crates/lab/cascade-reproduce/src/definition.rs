@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::draft_rule::{DraftRule, Network, TrainedName};
 use crate::sampled::SamplingSetting;
 use crate::variant::{Role, Setting, Variant};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
@@ -358,12 +358,14 @@ impl Definition {
     /// The experiment of a name.
     ///
     /// # Errors
-    /// [`Error::UnknownExperiment`].
+    /// A name that no experiment has.
     pub fn named(name: &str) -> Result<Self> {
         let known = EMBEDDED.iter().find(|(known, _)| *known == name);
-        let (name, text) = known.ok_or_else(|| Error::UnknownExperiment {
-            name: name.to_owned(),
-            known: EMBEDDED.iter().map(|(name, _)| *name).collect(),
+        let (name, text) = known.ok_or_else(|| {
+            let known: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            let message = format!("there is no experiment `{name}`; there are {known}");
+            Error::new(ErrorKind::Definition, message)
         })?;
         Self::parse(name, text)
     }
@@ -371,22 +373,22 @@ impl Definition {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Unreadable`]; those of [`parse`](Self::parse).
+    /// A file that cannot be read; those of [`parse`](Self::parse).
     pub fn open(path: &Path) -> Result<Self> {
-        let text =
-            cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(Error::unreadable(path))?;
+        let text = cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(|source| {
+            let problem = format!("cannot be read: {source}; check the path");
+            Error::at(ErrorKind::Io, path.display(), problem)
+        })?;
         let name = path
             .file_stem()
             .map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
         // Messages name the file.
-        let definition =
-            Self::parse(&path.display().to_string(), &text).map_err(|error| match error {
-                Error::Setting { .. } => Error::Content {
-                    file: path.to_owned(),
-                    problem: error.to_string(),
-                },
-                error => error,
-            })?;
+        let definition = Self::parse(&path.display().to_string(), &text).map_err(|error| {
+            match error.kind() {
+                ErrorKind::Setting => Error::content(path, error),
+                _ => error,
+            }
+        })?;
         Ok(Self {
             name: name.into_owned(),
             ..definition
@@ -396,12 +398,11 @@ impl Definition {
     /// Reads YAML, and checks what can be checked without models.
     ///
     /// # Errors
-    /// [`Error::Syntax`]; [`Error::Definition`] for rows that make no experiment;
-    /// [`Error::Setting`].
+    /// Text that is no experiment, and rows that make none.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
-        let mut definition: Self = from_yaml(text).map_err(|source| Error::Syntax {
-            experiment: name.to_owned(),
-            source,
+        let mut definition: Self = from_yaml(text).map_err(|source| {
+            let example = "configs/reproduce/table2.yaml is an example";
+            Error::at(ErrorKind::Definition, name, format!("{source}; {example}"))
         })?;
         definition.name = name.to_owned();
         definition.text = text.to_owned();
@@ -632,18 +633,18 @@ impl Definition {
     }
 
     fn wrong(&self, problem: &str, cure: &str) -> Error {
-        Error::Definition {
-            experiment: self.name.clone(),
-            problem: problem.to_owned(),
-            cure: cure.to_owned(),
-        }
+        Error::at(
+            ErrorKind::Definition,
+            &self.name,
+            format!("{problem}; {cure}"),
+        )
     }
 
     /// Everything that is run, each cascade once, in the order of the rows; rows that are absent
     /// are not.
     ///
     /// # Errors
-    /// [`Error::Setting`]; [`Error::Definition`] if there is nothing to run.
+    /// Hyperparameters that do not fit their drafters; nothing to run.
     pub fn variants(&self) -> Result<Vec<Variant>> {
         let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
         for (index, row) in recorded.enumerate() {
@@ -685,7 +686,7 @@ impl Row {
     /// All variants of the row, whether others have them too.
     ///
     /// # Errors
-    /// [`Error::Setting`].
+    /// Hyperparameters that do not fit the drafters.
     pub(crate) fn variants(&self, index: usize) -> Result<Vec<Variant>> {
         let settings = self.settings().into_iter();
         settings

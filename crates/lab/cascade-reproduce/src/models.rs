@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::report::{Evidence, Sha256, Weights};
 use cascade_config::{
     AssembleOptions, AssumedTimes, ClassifierEntry, Config, CostFile, Drafter, DrafterModel,
     HeadEntry, ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
@@ -20,7 +21,6 @@ use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};
 use cascade_ngram::{BigramTable, MaxGramConfig, MaxGramTreeConfig, PromptLookupConfig};
-use cascade_report::{Evidence, Sha256, Weights};
 
 use crate::definition::AssumedCosts;
 use crate::draft_rule::{DraftRule, Network};
@@ -28,7 +28,7 @@ use crate::oracle::KnownLengths;
 use crate::plan::PlannedModel;
 use crate::trained::TrainedRules;
 use crate::variant::{Role, Variant};
-use crate::{Definition, Error, Kind, Result};
+use crate::{Definition, Error, ErrorKind, Kind, Result};
 
 /// Nodes of a draft at most, whatever the models' configuration says: more than any K matrix of the
 /// papers asks for, with eight children at each depth.
@@ -88,8 +88,7 @@ impl Models {
     /// smallest as small, the table and the options of its Max-Gram.
     ///
     /// # Errors
-    /// Those of the models; [`Error::NoDrafter`] if the experiment needs a drafter that the
-    /// configuration does not have.
+    /// Those of the models; an experiment that needs a drafter that the configuration does not have.
     pub fn load(
         definition: &Definition,
         config: &Config,
@@ -104,7 +103,7 @@ impl Models {
     /// text.
     ///
     /// # Errors
-    /// As [`load`](Self::load); [`Error::OtherTokenizer`].
+    /// As [`load`](Self::load); a tokenizer that is not the recorded target's.
     pub fn with_trace(
         definition: &Definition,
         config: &Config,
@@ -177,7 +176,7 @@ impl Models {
     /// without files, as it was.
     ///
     /// # Errors
-    /// [`Error::NoCosts`] for a model that no file is of.
+    /// A model that no file is of.
     pub(crate) fn with_costs(self, files: &[(String, CostFile)]) -> Result<Self> {
         if files.is_empty() {
             return Ok(self);
@@ -190,9 +189,7 @@ impl Models {
             let found = files.iter().find(|(_, file)| file.of.model == model);
             found
                 .map(|(_, file)| file.times(context))
-                .ok_or_else(|| Error::NoCosts {
-                    model: model.to_owned(),
-                })
+                .ok_or_else(|| no_costs(model))
         };
         let drafters = self
             .neural
@@ -235,9 +232,7 @@ impl Models {
                 let tokens = model.tokenizer.encode(text)?;
                 Ok(Prompt::new(model.info().architecture, tokens))
             }
-            Answers::Recorded(trace, _) => Err(Error::NeedlessTrace {
-                experiment: trace.label.clone(),
-            }),
+            Answers::Recorded(trace, _) => Err(Error::needless_trace(&trace.label)),
         }
     }
 
@@ -538,11 +533,11 @@ fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, D
             // Rows that name it are left out.
             Err(_) if optional => None,
             Err(what) => {
-                return Err(Error::NoDrafter {
-                    models: config.label.clone(),
-                    experiment: definition.name.clone(),
-                    what,
-                })
+                let (models, name) = (&config.label, &definition.name);
+                let problem = format!(
+                    "the experiment `{name}` needs a {what}, and there is none; add one to its `drafters`"
+                );
+                return Err(Error::at(ErrorKind::Request, models, problem));
             }
         };
     }
@@ -635,6 +630,13 @@ fn load_drafters(
         .collect())
 }
 
+fn no_costs(model: &str) -> Error {
+    let message = format!(
+        "--costs: no file has costs of {model}; measure them with `cascade bench model {model} --save FILE`"
+    );
+    Error::new(ErrorKind::Request, message)
+}
+
 fn bigram(drafter: &Drafter) -> Option<&cascade_ngram::TableLocator> {
     drafter.settings::<MaxGramConfig>()?.bigram.as_ref()
 }
@@ -644,12 +646,12 @@ fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
     if found == expected {
         Ok(())
     } else {
-        Err(Error::OtherTokenizer {
-            trace: trace.label.clone(),
-            expected: expected.to_string(),
-            tokenizer: tokenizer.file().to_owned(),
-            found: found.to_string(),
-        })
+        let message = format!(
+            "{} was recorded with the tokenizer {expected}, and {} is {found}; give the target's own with --tokenizer",
+            trace.label,
+            tokenizer.file()
+        );
+        Err(Error::new(ErrorKind::Request, message))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use cascade_report::{write_atomically, Evidence, Experiment, Sha256, Weights};
+use crate::report::{write_atomically, Evidence, Experiment, Sha256, Weights};
 use serde::{Deserialize, Serialize};
 
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
-use crate::{Definition, Error, Kind, Result, Role, Variant};
+use crate::{Definition, Error, ErrorKind, Kind, Result, Role, Variant};
 
 /// The largest file of a folder of results that is read.
 pub(crate) const LARGEST_OWN: u64 = 4 << 30;
@@ -177,20 +177,17 @@ impl Plan {
     /// # Errors
     /// Those of the system.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Ok(write_atomically(
-            &folder.join(PLAN),
-            self.to_json().as_bytes(),
-        )?)
+        write_atomically(&folder.join(PLAN), self.to_json().as_bytes())
     }
 
     /// Reads it from a folder of results.
     ///
     /// # Errors
-    /// [`Error::NoPlan`].
+    /// A folder that no run has made.
     pub fn of_folder(folder: &Path) -> Result<Self> {
-        let problem = |problem: String| Error::NoPlan {
-            folder: folder.to_owned(),
-            problem,
+        let problem = |problem: String| {
+            let problem = format!("it is no folder of results: {problem}");
+            Error::at(ErrorKind::NoResults, folder.display(), problem)
         };
         let text = cascade_core::fs::read_text(folder.join(PLAN), LARGEST_OWN)
             .map_err(|error| problem(format!("{PLAN}: {error}")))?;

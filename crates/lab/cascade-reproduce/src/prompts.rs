@@ -15,7 +15,7 @@ use cascade_models::HubOptions;
 use crate::models::Models;
 use crate::plan::{Asked, Suite};
 use crate::record::hash;
-use crate::{Definition, Error, Result};
+use crate::{Definition, Error, ErrorKind, Result};
 
 /// Which prompts to take, and which trained rules.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +109,9 @@ impl Prompts {
         for name in names(definition, choice)? {
             let optional = choice.datasets.is_empty();
             match samples(&name, choice, definition.samples) {
-                Err(Error::NoData { dataset }) if optional => prompts.left_out.push(dataset),
+                Err(error) if optional && error.kind() == ErrorKind::NoData => {
+                    prompts.left_out.push(name);
+                }
                 samples => {
                     let limits = (definition.max_new_tokens, choice.seed);
                     prompts.add(&name, &samples?, limits, models)?;
@@ -117,9 +119,7 @@ impl Prompts {
             }
         }
         match (prompts.suites.is_empty(), prompts.left_out.first()) {
-            (true, Some(dataset)) => Err(Error::NoData {
-                dataset: dataset.clone(),
-            }),
+            (true, Some(dataset)) => Err(Error::no_data(dataset)),
             _ => Ok(prompts),
         }
     }
@@ -208,11 +208,9 @@ fn names(definition: &Definition, choice: &Choice) -> Result<Vec<String>> {
     let asked = choice.datasets.iter().chain(choice.data.keys());
     for name in asked {
         if !definition.datasets.contains(name) {
-            return Err(Error::OtherDataset {
-                experiment: definition.name.clone(),
-                dataset: name.clone(),
-                known: definition.datasets.clone(),
-            });
+            let known = definition.datasets.join(", ");
+            let problem = format!("does not have the dataset {name}; it has {known}");
+            return Err(Error::request(&definition.name, problem));
         }
     }
     let given = !choice.data.is_empty();
@@ -249,9 +247,7 @@ fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
         other => other,
     };
     let made = dataset.made(Selection::first(size));
-    Ok(made.ok_or_else(|| Error::NoData {
-        dataset: name.to_owned(),
-    })??)
+    Ok(made.ok_or_else(|| Error::no_data(name))??)
 }
 
 /// The paper's prompt for a dataset, one form for T5, another for Vicuna; for problems that the

@@ -1,9 +1,9 @@
 //! Records: what one cascade did with one prompt.
 
+use crate::report::Sha256;
 use cascade_core::TokenId;
 use cascade_engine::{GenerationOutput, ModelUsage, Step};
 use cascade_eval::Ending;
-use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
@@ -107,7 +107,7 @@ pub struct Walltime {
     pub seconds: Vec<f64>,
 }
 
-impl cascade_report::Record for Run {
+impl crate::report::Record for Run {
     fn index(&self) -> u64 {
         self.index
     }

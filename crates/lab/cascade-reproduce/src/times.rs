@@ -32,7 +32,7 @@ impl Walltimes {
             .create(true)
             .append(true)
             .open(&path)
-            .map_err(Error::unwritable(&path))?;
+            .map_err(Error::io("open", &path))?;
         let mut walltimes = Self { path, file };
         if unfinished {
             walltimes.write(b"\n")?;
@@ -49,7 +49,7 @@ impl Walltimes {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file
             .write_all(bytes)
-            .map_err(Error::unwritable(&self.path))
+            .map_err(Error::io("append to", &self.path))
     }
 }
 

@@ -6,7 +6,7 @@ use cascade_engine::{Convention, KMatrix, Lenience};
 use serde::{Deserialize, Serialize};
 
 use crate::draft_rule::DraftRule;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Tokens that Max-Gram proposes at a time (Cascade Speculative Drafting, App. B).
 pub const MAX_GRAM_TOKENS: usize = 10;
@@ -89,7 +89,7 @@ impl Setting {
     /// statistical.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the hyperparameters do not fit these drafters.
+    /// Hyperparameters that do not fit these drafters.
     pub fn k_matrix(&self, drafters: &[Role]) -> Result<KMatrix> {
         let rows = match &self.matrix {
             Some(matrix) => matrix.clone(),
@@ -188,11 +188,12 @@ impl Setting {
     }
 
     fn wrong(&self, drafters: &[Role], problem: String) -> Error {
-        Error::Setting {
-            setting: self.to_string(),
-            drafters: names(drafters),
-            problem,
-        }
+        let message = format!(
+            "the setting `{self}` for the drafters {}: {problem}; give k11, for two neural drafters k12 (a running \
+             sum) and k22 as well, or a `matrix` with a row for each drafter",
+            names(drafters)
+        );
+        Error::new(ErrorKind::Setting, message)
     }
 }
 
@@ -250,7 +251,7 @@ impl Variant {
     /// A variant of a row.
     ///
     /// # Errors
-    /// [`Error::Setting`].
+    /// Hyperparameters that do not fit the drafters.
     pub fn new(row: usize, drafters: &[Role], setting: Setting, children: usize) -> Result<Self> {
         let k = setting.k_matrix(drafters)?;
         setting.check_rule(drafters)?;

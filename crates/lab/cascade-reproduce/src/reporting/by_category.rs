@@ -1,6 +1,6 @@
 //! Drafters side by side, by category: tokens per forward, and walltime where the target ran.
 
-use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
+use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 
 use super::data::{Data, Sheet, INTERVALS};
 use super::{notes, Made};

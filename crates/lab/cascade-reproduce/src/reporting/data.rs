@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::report::{Figure, Results};
 use cascade_eval::{median, Bootstrap, CostTable, Endings};
-use cascade_report::{Figure, Results};
 
 use crate::plan::Plan;
 use crate::record::Run;

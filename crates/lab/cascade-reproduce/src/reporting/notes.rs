@@ -1,7 +1,7 @@
 //! What must be said beside figures.
 
+use crate::report::Interval;
 use cascade_data::Dataset;
-use cascade_report::Interval;
 
 use super::data::{Data, Sheet};
 use crate::{PlannedModel, Suite};

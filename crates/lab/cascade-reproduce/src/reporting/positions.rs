@@ -1,6 +1,6 @@
 //! Acceptance by position in the draft (Figure 2).
 
-use cascade_report::{Axis, Figure, Figures, Line, Plot, Table};
+use crate::report::{Axis, Figure, Figures, Line, Plot, Table};
 
 use super::data::{Data, Sheet, INTERVALS};
 use super::{notes, Made};

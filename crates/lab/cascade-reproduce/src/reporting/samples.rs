@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::report::{Report, Sample, Token};
 use cascade_core::LevelId;
-use cascade_report::{Report, Sample, Token};
 
 use super::data::Data;
 use crate::samples::{Sampled, Samples};

@@ -1,6 +1,6 @@
 //! F1 of the decisions to go on (DISCO, Table 4).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::Data;
 use super::super::notes;

@@ -1,6 +1,6 @@
 //! The gain of one row over the others (SpecDec++, Table 4; DISCO, Table 5).
 
-use cascade_report::{Evidence, Figure, Table};
+use crate::report::{Evidence, Figure, Table};
 
 use super::super::data::{Data, Ratio};
 use super::super::notes;

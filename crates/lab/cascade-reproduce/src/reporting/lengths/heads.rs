@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::{Data, INTERVALS};
 use super::super::notes;

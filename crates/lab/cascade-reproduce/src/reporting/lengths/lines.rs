@@ -1,6 +1,6 @@
 //! Lines of tables: the best of each row on each dataset, and what the paper has besides.
 
-use cascade_report::{Evidence, Figure, Figures};
+use crate::report::{Evidence, Figure, Figures};
 
 use super::super::data::{Data, INTERVALS};
 use super::group::Group;
@@ -146,8 +146,8 @@ pub(super) fn scaled(figure: Figure, by: f64) -> Figure {
 }
 
 /// A table that begins with datasets and algorithms.
-pub(super) fn begin(title: String, lines: &[Line<'_>]) -> Result<cascade_report::Table> {
-    Ok(cascade_report::Table::new(title)
+pub(super) fn begin(title: String, lines: &[Line<'_>]) -> Result<crate::report::Table> {
+    Ok(crate::report::Table::new(title)
         .labels("Dataset", lines.iter().map(|line| line.dataset.clone()))?
         .labels(
             "Algorithm",

@@ -1,6 +1,6 @@
 //! How many tokens an oracle drafts (DISCO, §2 and Table 2).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::{Data, Sheet, INTERVALS};
 use super::super::notes;

@@ -1,6 +1,6 @@
 //! The lengths of the oracle over an answer, and how often each is (DISCO, Figures 3 to 6).
 
-use cascade_report::{Axis, Bars, Figure, Line, Plot};
+use crate::report::{Axis, Bars, Figure, Line, Plot};
 
 use super::super::data::Data;
 use super::super::notes;

@@ -1,7 +1,7 @@
 //! Discard and verification rates of every variant, where its time goes, and the front of the two
 //! (SpecDec++, §5.1, Lemma 3.1, Figure 3).
 
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use crate::report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
 
 use super::super::data::{Data, Ratio, INTERVALS};
 use super::super::notes;

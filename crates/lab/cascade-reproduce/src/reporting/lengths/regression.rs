@@ -1,6 +1,6 @@
 //! Times of forwards by regression (SpecDec++, Table 2).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::Data;
 use super::super::notes;

@@ -1,6 +1,6 @@
 //! Speed of the best of each row (SpecDec++, Tables 1 and 4; DISCO, Table 1).
 
-use cascade_report::{Evidence, Table};
+use crate::report::{Evidence, Table};
 
 use super::super::data::Data;
 use super::super::notes;

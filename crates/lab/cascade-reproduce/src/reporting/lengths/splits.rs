@@ -1,6 +1,6 @@
 //! Samples by what they were for (DISCO, Table 3).
 
-use cascade_report::Table;
+use crate::report::Table;
 
 use super::super::data::Data;
 use super::super::notes;
