@@ -22,7 +22,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An experiment that does not exist, or whose definition is not sound.
+    /// An experiment that does not exist, or has no sound definition.
     Definition,
     /// Hyperparameters that do not fit the drafters.
     Setting,
@@ -71,7 +71,7 @@ impl Error {
         Self::new(kind, format!("{place}: {problem}"))
     }
 
-    /// A file whose content makes no sense.
+    /// A file with content that makes no sense.
     pub(crate) fn content(file: &Path, problem: impl Display) -> Self {
         Self::at(ErrorKind::Record, file.display(), problem)
     }

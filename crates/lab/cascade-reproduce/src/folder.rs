@@ -9,7 +9,7 @@ use crate::samples::SAMPLES;
 use crate::times::{COSTS, WALLTIME};
 use crate::{Definition, Error, Result};
 
-/// The files of a run beside its records and its report.
+/// The files of a run, without its records and its report.
 const OURS: [&str; 4] = [PLAN, WALLTIME, COSTS, SAMPLES];
 
 /// Whether a run writes a file of this name into its folder.
@@ -22,7 +22,8 @@ pub fn is_written(name: &str) -> bool {
 /// [`Experiment::run`](crate::Experiment::run) refuses others.
 ///
 /// # Errors
-/// A folder of another experiment; one that has records already, unless `resume`; a folder with files that no run has written.
+/// A folder of another experiment; one that has records already, unless `resume`; a folder with
+/// files that no run has written.
 pub fn check_folder(folder: &Path, definition: &Definition, resume: bool) -> Result<()> {
     refuse_foreign(folder)?;
     if let Ok(plan) = Plan::of_folder(folder) {

@@ -10,8 +10,8 @@
 //! Every output is compared with plain decoding's. Differences are reported and never averaged
 //! away.
 //!
-//! [`report`](mod@report) has tables, plots and the HTML report; [`theory`] what drafting can gain, by
-//! formula and by simulation.
+//! [`report`](mod@report) has tables, plots and the HTML report; [`theory`] what drafting can gain,
+//! by formula and by simulation.
 
 mod definition;
 mod draft_rule;

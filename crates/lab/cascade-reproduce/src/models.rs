@@ -46,7 +46,7 @@ pub struct Models {
     drafters: BTreeMap<Role, Drafter>,
     /// Weights of the neural ones.
     neural: BTreeMap<Role, Arc<LoadedModel>>,
-    /// And of those that read the target's states.
+    /// Heads, which read the target's states.
     heads: BTreeMap<Role, Arc<Head>>,
     table: Option<Arc<BigramTable>>,
     /// Trained rules, if any are compared.
@@ -88,7 +88,8 @@ impl Models {
     /// smallest as small, the table and the options of its Max-Gram.
     ///
     /// # Errors
-    /// Those of the models; an experiment that needs a drafter that the configuration does not have.
+    /// Models that cannot be loaded; an experiment that needs a drafter that the configuration does
+    /// not have.
     pub fn load(
         definition: &Definition,
         config: &Config,
@@ -99,11 +100,11 @@ impl Models {
         Self::with_target(definition, config, pool, target)
     }
 
-    /// The same with a recording in the target's place. The tokenizer is there to show tokens as
-    /// text.
+    /// The models of a replay: a recording takes the target's place. The tokenizer is there to show
+    /// tokens as text.
     ///
     /// # Errors
-    /// As [`load`](Self::load); a tokenizer that is not the recorded target's.
+    /// What [`load`](Self::load) fails with; a tokenizer that is not the recorded target's.
     pub fn with_trace(
         definition: &Definition,
         config: &Config,
@@ -158,7 +159,7 @@ impl Models {
         })
     }
 
-    /// The same for samples: by the rule whose samples do not depend on what is drafted, so that
+    /// The models, for samples: by the rule that samples without regard to what is drafted, so that
     /// all variants say the same.
     pub(crate) fn sampling(mut self, sampled: bool) -> Self {
         if sampled {
@@ -167,12 +168,12 @@ impl Models {
         self
     }
 
-    /// The same with trained rules.
+    /// The models with trained rules.
     pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
         Self { rules, ..self }
     }
 
-    /// The same with costs of forwards from files, one of the target and of each neural drafter;
+    /// The models with costs of forwards from files, one of the target and of each neural drafter;
     /// without files, as it was.
     ///
     /// # Errors
@@ -225,7 +226,7 @@ impl Models {
     /// The tokens of a text, where the target reads them.
     ///
     /// # Errors
-    /// Those of the tokenizer. A recorded target has none, and its prompts are tokens.
+    /// Text that the tokenizer refuses. A recorded target has none, and its prompts are tokens.
     pub(crate) fn encode(&self, text: &str) -> Result<Prompt> {
         match &self.target {
             Answers::Live(model) => {
@@ -244,11 +245,11 @@ impl Models {
         }
     }
 
-    /// A cascade with sessions of its own, whose forwards are shared if it takes part with others.
+    /// A cascade with sessions of its own. Its forwards are shared if it takes part with others.
     /// It answers tokens, which is all that is measured.
     ///
     /// # Errors
-    /// Those of [`ModelPool::assemble_with_target`].
+    /// What [`ModelPool::assemble_with_target`] fails with.
     pub fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
         let config = self.config(variant)?;
         let mut target = self.target()?;
@@ -314,7 +315,7 @@ impl Models {
     /// until the first rejection, in a generation before.
     ///
     /// # Errors
-    /// As [`cascade`](Self::cascade); those of generating.
+    /// What [`cascade`](Self::cascade) and generating fail with.
     pub(crate) fn oracle(
         &self,
         variant: &Variant,
@@ -477,7 +478,7 @@ impl Models {
     /// nothing.
     ///
     /// # Errors
-    /// Those of the models.
+    /// Forwards that fail.
     pub(crate) fn forward_times(&self) -> Result<Vec<(String, Duration)>> {
         if let Some((target, drafters)) = &self.costs {
             let drafters = drafters.iter().map(|(role, times)| (role.name(), times));

@@ -46,7 +46,7 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
-    /// Of its sample, if it is sampled: that of `cascade run` with the same prompts.
+    /// The seed of its sample, if it is sampled: that of `cascade run` with the same prompts.
     pub(crate) seed: u64,
     /// Its text, if it was made from one.
     pub(crate) text: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Recorded {
 }
 
 impl Ready {
-    /// A record's, with its output as far as it is replayed: to so many tokens or its own limit.
+    /// The prompt of a record, with its output up to `max_new_tokens` or its own limit.
     fn of_record(record: &Record, max_new_tokens: usize) -> Self {
         let max_new_tokens = limit(record, max_new_tokens);
         let length = record.output.len().min(max_new_tokens);

@@ -24,7 +24,7 @@ pub struct Reported {
     pub tables: Vec<Table>,
     /// What was found, a sentence to a line.
     pub summary: String,
-    /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0:
+    /// Runs with output that differs from plain decoding's by more than rounding explains. Not 0:
     /// something is wrong, and the cascades concerned have no figures.
     pub unequal: usize,
 }
@@ -92,6 +92,6 @@ struct Made {
     plots: Vec<(crate::report::Plot, String)>,
     /// A table that shows it all at once, if the tables are several.
     overview: Option<Table>,
-    /// The variant whose samples are shown, if it is not the one of most drafters.
+    /// The variant that samples are shown of, if it is not the one of most drafters.
     best: Option<usize>,
 }

@@ -27,8 +27,8 @@ use crate::trained::TrainedRules;
 use crate::variant::Variant;
 use crate::{Definition, Error, ErrorKind, Kind, Result};
 
-/// A part of an experiment's prompts: those whose number leaves the remainder `part` when divided
-/// by `of`.
+/// A part of an experiment's prompts: their numbers leave the remainder `part` when divided by
+/// `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     part: usize,
@@ -106,8 +106,8 @@ impl Experiment {
     /// Loads the models of a configuration and reads the datasets.
     ///
     /// # Errors
-    /// Those of models and datasets; datasets, drafters or a sampling that the experiment does not
-    /// have.
+    /// Models and datasets that cannot be read; datasets, drafters or a sampling that the
+    /// experiment does not have.
     pub fn prepare(
         definition: &Definition,
         config: &Config,
@@ -131,11 +131,11 @@ impl Experiment {
         Self::new(definition, label, (choice, sampling), all, prompts)
     }
 
-    /// The same on a recording of the target. With its tokenizer, samples in reports have text;
-    /// without, token ids.
+    /// Prepares a replay of a recording of the target. With its tokenizer, samples in reports have
+    /// text; without, token ids.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare); a tokenizer that is not the recorded target's.
+    /// What [`prepare`](Self::prepare) fails with; a tokenizer that is not the recorded target's.
     pub fn prepare_replay(
         definition: &Definition,
         config: &Config,
@@ -212,7 +212,7 @@ impl Experiment {
     /// Runs what is missing in a folder of results, and calls `on_prompt` after each prompt.
     ///
     /// All cascades answer a prompt one after the other, and each prompt starts with another of
-    /// them, so that a machine whose speed drifts favours none. Of `texts` that are answered at a
+    /// them, so that a drift of the machine's speed favours none. Of `texts` that are answered at a
     /// time no walltimes are kept: they would be those of shared forwards. All other results are
     /// the same.
     ///

@@ -39,10 +39,10 @@ impl SamplingSetting {
         }
     }
 
-    /// That of a recording.
+    /// The sampling of a recording.
     ///
     /// # Errors
-    /// As [`RecordedSampling::sampling`].
+    /// See [`RecordedSampling::sampling`].
     pub(crate) fn of_recording(recorded: &RecordedSampling) -> Result<Self> {
         let sampling: Sampling = recorded.sampling()?;
         Ok(Self {

@@ -19,10 +19,10 @@ use crate::{Error, ErrorKind, Result};
 /// The file of samples.
 pub(crate) const SAMPLES: &str = "samples.jsonl";
 
-/// Prompts of each dataset of which samples are kept.
+/// Number of prompts of each dataset that samples are kept of.
 const KEPT: usize = 3;
 
-/// The prompts of which samples are kept: evenly spread over each dataset, so that they are of
+/// The prompts that samples are kept of: evenly spread over each dataset, so that they are of
 /// different categories.
 pub(crate) fn kept(plan: &Plan) -> Vec<usize> {
     let mut kept = Vec::new();

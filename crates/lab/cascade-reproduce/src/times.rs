@@ -1,4 +1,4 @@
-//! Times beside the results, which are not the same in every run: of answers, and of forwards.
+//! Times of answers and of forwards, which are not the same in every run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -54,7 +54,7 @@ impl Walltimes {
 }
 
 /// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since
-/// times are beside the results.
+/// times are no part of the results.
 pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
     let text = cascade_core::fs::read_text(folder.join(WALLTIME), LARGEST_OWN).unwrap_or_default();
     let lines = text

@@ -43,11 +43,11 @@ pub struct TrainingReport {
 /// Recorded outputs of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainingOutputs {
-    /// Learned from.
+    /// Outputs that were learned from.
     pub training: u64,
-    /// That chose threshold and epoch.
+    /// Outputs that chose threshold and epoch.
     pub choice: u64,
-    /// That were only reported on.
+    /// Outputs that were only reported on.
     pub held_out: u64,
 }
 
@@ -72,8 +72,8 @@ impl TrainedRules {
     /// The rules that the definition names and the folder has; none without a folder.
     ///
     /// # Errors
-    /// An experiment without trained rules, a folder that has none of them, and files that cannot be
-    /// read.
+    /// An experiment without trained rules, a folder that has none of them, and files that cannot
+    /// be read.
     pub(crate) fn read(definition: &Definition, folder: Option<&Path>) -> Result<Self> {
         let Some(folder) = folder else {
             return Ok(Self::default());

@@ -34,10 +34,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// Those that are neural models.
+    /// The roles of neural models.
     pub const NEURAL: [Self; 4] = [Self::Base, Self::Small, Self::Eagle, Self::Medusa];
 
-    /// Those that read the target's hidden states.
+    /// The roles that read the target's hidden states.
     pub(crate) const HEADS: [Self; 2] = [Self::Eagle, Self::Medusa];
 
     /// The paper's word.
@@ -85,8 +85,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The K matrix for these drafters, the last of which drafts ten tokens at a time if it is
-    /// statistical.
+    /// The K matrix for these drafters. The last drafts ten tokens at a time if it is statistical.
     ///
     /// # Errors
     /// Hyperparameters that do not fit these drafters.
@@ -103,7 +102,7 @@ impl Setting {
             .map_err(|error| self.wrong(drafters, error.to_string()))
     }
 
-    /// Those of its hyperparameters that are the largest of several values, as `k11 32`.
+    /// Its hyperparameters that are the largest of several values, as `k11 32`.
     pub(crate) fn at_largest_of(&self, tried: &[&Self]) -> Vec<String> {
         let own = self.numbers().into_iter().enumerate();
         let at_largest = own.filter_map(|(i, (name, own))| {

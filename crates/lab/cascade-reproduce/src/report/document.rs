@@ -164,7 +164,7 @@ pub(crate) fn is_part(name: &str) -> bool {
 
 /// `table-2-walltime-gsm8k`: what it is, its number, and the first words of its title.
 fn stem(kind: &str, i: usize, title: &str) -> String {
-    /// Letters of a title at most: names of files are listed beside each other.
+    /// The most letters of a title: names of files are listed in columns.
     const MOST: usize = 48;
     let mut stem = format!("{kind}-{}", i + 1);
     let most = stem.len() + MOST;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Evidence {
     /// Measured in a run with real weights.
     Measured,
-    /// Calls counted in a run with real weights, times what a forward is taken to cost: a walltime
-    /// that nobody measured.
+    /// Calls counted in a run with real weights, times what a forward is taken to cost: no walltime
+    /// was measured.
     Modelled,
     /// Drafting was run against recorded outputs of a real target.
     Replayed,

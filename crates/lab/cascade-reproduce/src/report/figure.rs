@@ -2,8 +2,8 @@
 
 /// A value, with a confidence interval if one is known.
 ///
-/// It has no [`Evidence`](crate::report::Evidence) of its own: that belongs to the column or the series
-/// that it is in.
+/// It has no [`Evidence`](crate::report::Evidence) of its own: that belongs to the column or the
+/// series that it is in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     /// The value.
@@ -36,6 +36,16 @@ impl Figure {
             value,
             interval: Some(Interval { low, high }),
         }
+    }
+
+    /// The figure of a rising or falling function of what this is the figure of.
+    #[must_use]
+    pub(crate) fn map(self, of: impl Fn(f64) -> f64) -> Self {
+        let value = of(self.value);
+        self.interval.map_or(Self::new(value), |interval| {
+            let (a, b) = (of(interval.low), of(interval.high));
+            Self::with_interval(value, a.min(b), a.max(b))
+        })
     }
 
     /// The lowest and the highest number of the figure.

@@ -15,7 +15,7 @@ use crate::report::figure::Figure;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     header: String,
-    unit: Option<String>,
+    unit: String,
     evidence: Evidence,
     decimals: usize,
     intervals: Option<String>,
@@ -32,7 +32,7 @@ impl Figures {
     ) -> Self {
         Self {
             header: header.into(),
-            unit: None,
+            unit: String::new(),
             evidence,
             decimals: 2,
             intervals: None,
@@ -40,10 +40,10 @@ impl Figures {
         }
     }
 
-    /// The unit of the figures.
+    /// The unit of the figures; `""` if they have none.
     #[must_use]
     pub fn unit(mut self, unit: impl Into<String>) -> Self {
-        self.unit = Some(unit.into());
+        self.unit = unit.into();
         self
     }
 
@@ -71,9 +71,9 @@ impl Figures {
 
     /// Header and unit.
     fn title(&self) -> String {
-        match &self.unit {
-            None => self.header.clone(),
-            Some(unit) => format!("{}, {unit}", self.header),
+        match self.unit.as_str() {
+            "" => self.header.clone(),
+            unit => format!("{}, {unit}", self.header),
         }
     }
 }
@@ -147,10 +147,29 @@ impl Table {
     /// Adds a column of figures at the right.
     ///
     /// # Errors
-    /// Those of [`Self::labels`], invalid figures, and intervals of a kind that is not named.
+    /// What [`Self::labels`] refuses, invalid figures, and intervals of a kind that is not named.
     pub fn figures(self, column: Figures) -> Result<Self> {
         self.check(&column)?;
         self.with(Column::Figures(column))
+    }
+
+    /// Adds a column of figures at the right, unless all are missing.
+    ///
+    /// # Errors
+    /// What [`Self::figures`] refuses.
+    pub(crate) fn figures_if_any(self, column: Figures) -> Result<Self> {
+        if column.figures.iter().any(Option::is_some) {
+            self.figures(column)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// Adds notes below the table.
+    #[must_use]
+    pub(crate) fn notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
     }
 
     /// Adds a note below the table.

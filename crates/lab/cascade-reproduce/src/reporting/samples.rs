@@ -1,4 +1,4 @@
-//! A few answers, every token of which shows who drafted it.
+//! A few answers in which every token shows who drafted it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::samples::{Sampled, Samples};
 use crate::Result;
 
 /// Adds the samples that a folder keeps of one variant: the given one, or that of most drafters. A
-/// variant whose outputs are wrong has none.
+/// variant with wrong outputs has none.
 pub(super) fn add(
     report: Report,
     data: &Data,

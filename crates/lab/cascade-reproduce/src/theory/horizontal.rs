@@ -37,29 +37,6 @@ impl Horizontal {
             .collect()
     }
 
-    /// The derivative of the EWIF by the acceptance rate α_l of each drafted token l (Corollary
-    /// 4.6): Σ_{i=l}^{k} Π_{j≤i, j≠l} α_j / (1 + Σ c_i).
-    ///
-    /// It says what a better drafter would be worth at each position. It never rises along tokens
-    /// of one drafter.
-    pub fn gradient(&self) -> Vec<f64> {
-        let rates: Vec<f64> = self.rates().collect();
-        let walltime = self.walltime();
-        // Of token l: 1 + α_{l+1} + α_{l+1}·α_{l+2} + …
-        let mut after = 0.0;
-        let mut gradient = vec![0.0; rates.len()];
-        for l in (0..rates.len()).rev() {
-            after = 1.0 + rates.get(l + 1).map_or(0.0, |next| next * after);
-            gradient[l] = after / walltime;
-        }
-        let mut reached = 1.0;
-        for (derivative, rate) in gradient.iter_mut().zip(rates) {
-            *derivative *= reached;
-            reached *= rate;
-        }
-        gradient
-    }
-
     /// α_1, …, α_k.
     fn rates(&self) -> impl Iterator<Item = f64> + '_ {
         self.segments

@@ -1,9 +1,9 @@
 //! When to stop drafting, as a Markov decision process (Huang et al., SpecDec++: Boosting
 //! Speculative Decoding via Adaptive Candidate Lengths, §3 and §4).
 //!
-//! Target and drafter are a [`Markov`](crate::theory::rejection::Markov) chain. After every drafted token a
-//! policy drafts another one or lets the target review. It knows the drafted tokens, and so the
-//! probability that each is accepted, and not whether it will be. The time of a sequence is
+//! Target and drafter are a [`Markov`](crate::theory::rejection::Markov) chain. After every drafted
+//! token a policy drafts another one or lets the target review. It knows the drafted tokens, and so
+//! the probability that each is accepted, and not whether it will be. The time of a sequence is
 //! (Lemma 3.1)
 //!
 //! T = T₀ + t_draft·N_discarded + (t_target − t_draft)·N_target,

@@ -18,7 +18,7 @@ impl Report {
     /// harmless whatever the models said.
     ///
     /// # Errors
-    /// Those of [`Plot::to_svg`].
+    /// Plots that cannot be drawn.
     pub fn to_html(&self) -> Result<String> {
         let blocks = self.blocks.iter().map(block_markup);
         let blocks = blocks.collect::<Result<Vec<Markup>>>()?;
@@ -64,7 +64,7 @@ impl Report {
     }
 }
 
-/// Nothing is loaded, nothing is run, and no style applies but the one whose hash this is.
+/// Nothing is loaded, nothing is run, and no style applies but the one with this hash.
 fn policy() -> String {
     let hash = BASE64_STANDARD.encode(Sha256::of(STYLE.as_bytes()).0);
     format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'")

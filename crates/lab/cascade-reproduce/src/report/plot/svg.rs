@@ -116,23 +116,13 @@ impl Plot {
             root.draw(&Rectangle::new(corners, fill(row, series.evidence)))?;
             root.draw(&Rectangle::new(corners, colour(row).stroke_width(1)))?;
         } else {
-            let colour = self.line_colour(row);
-            for dash in dashes(ends, series.evidence, colour) {
-                root.draw(&dash)?;
-            }
+            let is_reference = row >= self.series.len();
+            let colour = if is_reference { FAINT } else { colour(row) };
+            line(root, ends, series.evidence, colour)?;
         }
         let name = format!("{} · {}", shown_line(&series.name), series.evidence);
         let style = text(root, TEXT, HPos::Left, VPos::Center);
         root.draw(&Text::new(name, (MARGIN + 38, y), style.color(&INK)))
-    }
-
-    /// Reference lines are grey.
-    fn line_colour(&self, row: usize) -> RGBColor {
-        if row < self.series.len() {
-            colour(row)
-        } else {
-            FAINT
-        }
     }
 
     fn chart<X, Y>(
@@ -154,7 +144,7 @@ impl Plot {
         if names.is_some() {
             mesh.disable_x_mesh().x_labels(0);
         }
-        mesh.light_line_style(WHITE)
+        mesh.light_line_style(TRANSPARENT)
             .bold_line_style(GRID)
             .axis_style(FAINT)
             .label_style(text(root, TEXT, HPos::Left, VPos::Center).color(&FAINT))
@@ -164,18 +154,25 @@ impl Plot {
             .y_desc(shown_line(&self.y.title))
             .draw()?;
         let area = chart.plotting_area();
-        let at = |x: f64, y: f64| area.map_coordinate(&(x, y));
+        self.marks(root, names, |x, y| area.map_coordinate(&(x, y)))
+    }
+
+    /// All that stands between the axes, where `at` places a value.
+    fn marks(
+        &self,
+        root: &Area<'_>,
+        names: Option<&Names>,
+        at: impl Fn(f64, f64) -> (i32, i32),
+    ) -> Drawn {
         match names {
-            Some(names) => self.bars_of(root, names, at)?,
-            None => self.lines_of(root, at)?,
+            Some(names) => self.bars_of(root, names, &at)?,
+            None => self.lines_of(root, &at)?,
         }
-        let (x, rows) = (self.x_range(), self.series.len()..);
-        for (row, reference) in rows.zip(&self.references) {
+        let x = self.x_range();
+        for reference in &self.references {
             for (_, figure) in reference.points() {
                 let ends = [at(x.start, figure.value), at(x.end, figure.value)];
-                for dash in dashes(ends, reference.evidence, self.line_colour(row)) {
-                    root.draw(&dash)?;
-                }
+                line(root, ends, reference.evidence, FAINT)?;
             }
         }
         Ok(())
@@ -186,9 +183,7 @@ impl Plot {
             let colour = colour(row);
             let points: Vec<(i32, i32)> = series.points().map(|(x, y)| at(x, y.value)).collect();
             for pair in points.windows(2) {
-                for dash in dashes([pair[0], pair[1]], series.evidence, colour) {
-                    root.draw(&dash)?;
-                }
+                line(root, [pair[0], pair[1]], series.evidence, colour)?;
             }
             for ((x, figure), point) in series.points().zip(points) {
                 if let Some(interval) = figure.interval {
@@ -353,33 +348,28 @@ const fn dash(evidence: Evidence) -> (f64, f64) {
     }
 }
 
-/// A straight line, in pieces.
-fn dashes(
+/// A straight line, with the dashes of its evidence.
+fn line(
+    root: &Area<'_>,
     [from, to]: [(i32, i32); 2],
     evidence: Evidence,
     colour: RGBColor,
-) -> impl Iterator<Item = PathElement<(i32, i32)>> {
+) -> Drawn {
     let (length, gap) = dash(evidence);
     let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
     let whole = dx.hypot(dy);
-    let place = move |at: f64| {
+    let place = |at: f64| {
         let share = (at / whole).min(1.0);
         let along = |start: i32, by: f64| start + (share * by).round() as i32;
         (along(from.0, dx), along(from.1, dy))
     };
-    let starts = (0_u32..).map(move |i| {
-        if i == 0 {
-            0.0
-        } else {
-            f64::from(i) * (length + gap)
-        }
-    });
-    starts
-        .take_while(move |start| *start < whole)
-        .map(move |start| {
-            let points = vec![place(start), place(start + length)];
-            PathElement::new(points, colour.stroke_width(2))
-        })
+    let mut start = 0.0;
+    while start < whole {
+        let points = vec![place(start), place(start + length)];
+        root.draw(&PathElement::new(points, colour.stroke_width(2)))?;
+        start += length + gap;
+    }
+    Ok(())
 }
 
 /// An error bar with its caps.

@@ -244,7 +244,7 @@ pub fn refuse_foreign(folder: &Path, others: &[&str]) -> Result<()> {
     }
 }
 
-/// Refuses a folder whose experiment is another one.
+/// Refuses a folder of another experiment.
 pub(super) fn same_experiment(
     folder: &Path,
     found: &Experiment,

@@ -9,7 +9,7 @@ use crate::report::text::shown;
 
 impl Table {
     /// The table as an HTML fragment, escaped, with classes for the style sheet of a report.
-    /// Columns beside each other that share header and unit share a header cell, so that ours and
+    /// Neighbouring columns with one header and unit share a header cell, so that ours and
     /// the paper's figures stand together.
     pub fn to_html(&self) -> String {
         self.markup().into_string()

@@ -7,7 +7,7 @@ use super::super::notes;
 use super::group::Group;
 use crate::{PaperSplit, PlannedRule, Result};
 
-/// `None` for an experiment whose paper reports none.
+/// `None` where the paper reports no samples.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
     let splits = &data.definition.splits;
     if splits.is_empty() {

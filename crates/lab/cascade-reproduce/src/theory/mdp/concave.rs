@@ -91,8 +91,8 @@ fn simplified(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     }
 }
 
-/// Points of which those that are almost on the line between their neighbours are left out: no
-/// value changes by more than `tolerance`.
+/// The points without those that are almost on the line between their neighbours: no value changes
+/// by more than `tolerance`.
 fn within(points: Vec<(f64, f64)>, tolerance: f64) -> Vec<(f64, f64)> {
     let slope = |a: (f64, f64), b: (f64, f64)| (b.1 - a.1) / (b.0 - a.0);
     let mut kept: Vec<(f64, f64)> = Vec::with_capacity(points.len());

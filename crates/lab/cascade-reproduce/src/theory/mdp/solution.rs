@@ -13,8 +13,6 @@ use crate::theory::rejection::Markov;
 /// better at s = 0, is better up to one bound: that of Theorem 4.3 is a bound on 1 − s.
 #[derive(Clone, Debug)]
 pub struct Solution {
-    states: usize,
-    costs: Costs,
     time: f64,
     /// By position, last token and tokens that may still be drafted: the greatest s at which it
     /// stops.
@@ -56,8 +54,6 @@ impl Solution {
             later = layer;
         }
         Self {
-            states,
-            costs,
             time: after[0],
             bounds,
         }
@@ -66,16 +62,6 @@ impl Solution {
     /// Its expected time for the whole sequence, in forwards of the target.
     pub fn time(&self) -> f64 {
         self.time
-    }
-
-    /// The costs that it is the best for.
-    pub fn costs(&self) -> Costs {
-        self.costs
-    }
-
-    /// Number of tokens of the chain.
-    pub fn states(&self) -> usize {
-        self.states
     }
 
     /// Whether it stops at a position (counted from the sequence's start, drafted tokens included)

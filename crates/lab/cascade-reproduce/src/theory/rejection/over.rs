@@ -12,7 +12,7 @@ pub enum AcceptMore {
     /// The paper's example: b(x) = min(1, (target(x) + ε)/drafter(x)). Its bias has no bound but
     /// the distance of the models.
     Extra(f64),
-    /// The same b, and rejected tokens are replaced by draws from the target's distribution itself:
+    /// The paper's b, with rejected tokens replaced by draws from the target's distribution itself:
     /// Decoding-UNO, what the paper compares Decoding-OPT with. As many are rejected, and the bias
     /// is larger.
     ExtraUnoptimized(f64),
@@ -43,7 +43,7 @@ impl AcceptMore {
     /// The distribution that is emitted: b·drafter + P(reject)·replacement.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// See [`accept`](Self::accept).
     pub fn emitted(self, pair: &Pair) -> Result<Vec<f64>> {
         let accept = self.accept(pair)?;
         pair.emitted_with(&accept, &self.replacement(pair, &accept))
@@ -52,7 +52,7 @@ impl AcceptMore {
     /// The total variation distance of what is emitted from the target.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// See [`accept`](Self::accept).
     pub fn bias(self, pair: &Pair) -> Result<f64> {
         let emitted = self.emitted(pair)?;
         let target = pair.tokens().map(|(target, _)| target);
@@ -105,7 +105,7 @@ pub struct OverAcceptance {
 /// Rejections and bias of a rule over the first `horizon` tokens.
 ///
 /// # Errors
-/// As [`AcceptMore::accept`].
+/// See [`AcceptMore::accept`].
 ///
 /// # Cost
 /// `horizon` × states × vocabulary.

@@ -14,7 +14,7 @@ use crate::theory::{AcceptanceRate, Error, Estimate, Result};
 pub enum Algorithm {
     /// Speculative sampling, one draft at a time.
     Speculative,
-    /// That many drafts wherever drafting begins (Algorithm 4).
+    /// Several drafts wherever drafting begins (Algorithm 4).
     Batch(NonZeroUsize),
     /// Decoding-OPT: more is accepted, with the best replacement (Theorem 4). It does not emit the
     /// target's distribution.

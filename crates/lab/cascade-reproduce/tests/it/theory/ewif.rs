@@ -163,35 +163,6 @@ proptest! {
         let system = Horizontal { segments: vec![piece(a), piece(b)] };
         close(system.ewif(), speculative(alpha, cost, a + b).ewif())?;
     }
-
-    #[test]
-    fn gradient_is_the_slope(
-        tokens in prop::collection::vec((0.05..0.95, 0.0..1.0), 1..8), l in any::<prop::sample::Index>(),
-    ) {
-        // The EWIF is linear in each rate alone, so the difference quotient is exact but for
-        // rounding.
-        let l = l.index(tokens.len());
-        let with = |rate: f64| {
-            let mut tokens = tokens.clone();
-            tokens[l].0 = rate;
-            Horizontal {
-                segments: tokens.iter().map(|&(alpha, cost)| Segment {
-                    drafter: drafter(alpha, cost), tokens: 1,
-                }).collect(),
-            }
-        };
-        let slope = with(1.0).ewif() - with(0.0).ewif();
-        close(with(tokens[l].0).gradient()[l], slope)?;
-    }
-
-    #[test]
-    fn earlier_tokens_of_a_drafter_matter_more(alpha in inner_rate(), cost in 0.0..1.0, k in 2usize..20) {
-        let system = Horizontal {
-            segments: vec![Segment { drafter: drafter(alpha, cost), tokens: k }],
-        };
-        let gradient = system.gradient();
-        prop_assert!(gradient.windows(2).all(|pair| pair[0] > pair[1]), "{:?}", gradient);
-    }
 }
 
 #[test]
@@ -216,7 +187,6 @@ fn certain_acceptance_emits_everything() {
 fn no_draft_is_plain_decoding() {
     assert_eq!(speculative(0.7, 0.3, 0).ewif(), 1.0);
     assert_eq!(Horizontal::default().ewif(), 1.0);
-    assert!(Horizontal::default().gradient().is_empty());
     let vertical = Vertical {
         drafter: drafter(0.7, 0.3),
         below: drafter(0.4, 0.1),
