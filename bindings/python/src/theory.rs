@@ -1,6 +1,6 @@
 //! Expected walltime improvement factors of the paper.
 
-use cascade_theory::{
+use cascade_reproduce::theory::{
     table1 as rows_of_table1, Drafter, Horizontal, ModelSizes, Segment, Speculative, System,
     Vertical,
 };
@@ -56,7 +56,7 @@ type Table1Row = (&'static str, Vec<&'static str>, Vec<usize>, f64, f64);
 #[pyfunction]
 pub(crate) fn table1() -> Vec<Table1Row> {
     let rows = rows_of_table1(&ModelSizes::FLAN_T5).into_iter();
-    let row = |row: cascade_theory::Table1Row| {
+    let row = |row: cascade_reproduce::theory::Table1Row| {
         let tokens = row
             .system
             .segments

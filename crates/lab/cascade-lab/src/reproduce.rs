@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_data::DataSource;
 use cascade_eval::trace::Trace;
-use cascade_report::{Machine, Manifest};
+use cascade_reproduce::report::{Machine, Manifest};
 use cascade_reproduce::{
     check_folder, claim, merge, report, report_ewif, Choice, Definition, Error, Experiment, Kind,
     Reported, Shard,
@@ -263,9 +263,9 @@ impl RunExperiment {
             rules: self.rules.clone(),
             costs: costs::open(&self.costs)?,
         };
-        let experiment = definition.name.clone();
+        let experiment = &definition.name;
         match (definition.kind, &self.trace) {
-            (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
+            (Kind::Replay, None) => Err(Error::no_trace(experiment).into()),
             (Kind::Replay | Kind::Drafters | Kind::Lengths, Some(trace)) => {
                 let trace = Arc::new(Trace::open_any(trace)?);
                 let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
@@ -274,7 +274,7 @@ impl RunExperiment {
                     definition, &config, &options, &choice, recorded,
                 )?)
             }
-            (_, Some(_)) => Err(Error::NeedlessTrace { experiment }.into()),
+            (_, Some(_)) => Err(Error::needless_trace(experiment).into()),
             (_, None) => Ok(Experiment::prepare(definition, &config, &options, &choice)?),
         }
     }

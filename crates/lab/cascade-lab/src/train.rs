@@ -13,7 +13,7 @@ use cascade_config::trained::{ClassifierFile, ClassifierSettings};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
 use cascade_eval::trace::Trace;
 use cascade_models::{DType, HubOptions, LoadedModel};
-use cascade_report::Evidence;
+use cascade_reproduce::report::Evidence;
 use cascade_train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::draft_rule::{DraftRule, Network, TrainedName};
 use crate::sampled::SamplingSetting;
 use crate::variant::{Role, Setting, Variant};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
@@ -55,7 +55,7 @@ pub struct Definition {
     /// Names of the datasets.
     #[serde(default)]
     pub datasets: Vec<String>,
-    /// Datasets of the paper that others stand for: the paper's figures are shown beside theirs.
+    /// Datasets of the paper by the datasets that stand for them and show the paper's figures.
     #[serde(default)]
     pub stands_for: BTreeMap<String, String>,
     /// Prompts of each dataset if nothing else is asked for.
@@ -76,7 +76,7 @@ pub struct Definition {
     pub sampled: Option<SamplingSetting>,
     /// What is compared on a recording, in place of the rows.
     pub recorded: Option<Recorded>,
-    /// The row whose gain over others is reported.
+    /// The row that gains over others.
     pub gain_of: Option<String>,
     /// What the paper reports of its trained heads.
     #[serde(default)]
@@ -110,9 +110,9 @@ pub struct Recorded {
     pub models: Option<ModelNames>,
     /// What forwards are assumed to cost, where lengths of drafts are compared.
     pub assumed: Option<AssumedCosts>,
-    /// The row whose gain over others is reported.
+    /// The row that gains over others.
     pub gain_of: Option<String>,
-    /// The rows, the first of which is plain decoding.
+    /// The rows. The first is plain decoding.
     pub rows: Vec<Row>,
 }
 
@@ -156,20 +156,20 @@ pub enum Kind {
     Ewif,
     /// Cascades generate, and are compared by SWI and walltime.
     Cascades,
-    /// The same, compared by acceptance at each position of a draft.
+    /// Cascades generate, and are compared by acceptance at each position of a draft.
     Positions,
     /// Drafters are replayed on recorded outputs.
     Replay,
     /// Drafters of all kinds and cascades of them, live or on recorded outputs: compared by tokens
-    /// per forward of the target and by walltime, by category. Rows whose drafters the models do
-    /// not have are left out.
+    /// per forward of the target and by walltime, by category. Rows are left out
+    /// if the models lack a drafter of theirs.
     Drafters,
     /// One drafter under rules that decide how much it drafts, live or on recorded outputs:
     /// compared by what is discarded, how often the target verifies, and time.
     Lengths,
 }
 
-/// Configurations (`t5-xxl`, `vicuna-7b`, `demo-t5`, `demo-llama`) whose models are taken.
+/// Configurations (`t5-xxl`, `vicuna-7b`, `demo-t5`, `demo-llama`) that name models.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelNames {
@@ -214,10 +214,10 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Those that rows of [`Kind::Lengths`] are compared by.
+    /// The metrics that rows of [`Kind::Lengths`] are compared by.
     pub(crate) const OF_LENGTHS: [Self; 3] = [Self::Walltime, Self::Latency, Self::Speedup];
 
-    /// Those that cascades are compared by.
+    /// The metrics that cascades are compared by.
     const OF_CASCADES: [Self; 5] = [
         Self::ModelSize,
         Self::PreviousWork,
@@ -296,35 +296,27 @@ pub enum Criterion {
     Latency,
 }
 
-/// Values of hyperparameters, of which all combinations are tried. An empty list leaves its
+/// Values of hyperparameters. All combinations are tried. An empty list leaves its
 /// hyperparameter out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Grid {
     /// Values of k11.
-    #[serde(default)]
     pub k11: Vec<usize>,
     /// Values of k12.
-    #[serde(default)]
     pub k12: Vec<usize>,
     /// Values of k22.
-    #[serde(default)]
     pub k22: Vec<usize>,
     /// Values of λ.
-    #[serde(default)]
     pub lenience: Vec<f32>,
     /// Rules that decide how long drafts are.
-    #[serde(default)]
     pub rules: Vec<DraftRule>,
-    /// Names of trained heads, each of which is tried with all `thresholds`; `""` for the one
+    /// Names of trained heads, each tried with all `thresholds`; `""` for the one
     /// without a name.
-    #[serde(default)]
     pub heads: Vec<String>,
     /// Names of trained classifiers, likewise.
-    #[serde(default)]
     pub classifiers: Vec<String>,
     /// Thresholds of trained rules; what they were trained with if there are none.
-    #[serde(default)]
     pub thresholds: Vec<f32>,
 }
 
@@ -343,6 +335,25 @@ pub struct PaperFigure {
     pub setting: Setting,
 }
 
+/// What is wrong with an experiment, and how to mend it.
+struct Flaw {
+    problem: String,
+    cure: String,
+}
+
+impl Flaw {
+    fn new(problem: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            cure: cure.into(),
+        }
+    }
+
+    fn when(wrong: bool, problem: &str, cure: &str) -> Option<Self> {
+        wrong.then(|| Self::new(problem, cure))
+    }
+}
+
 impl Definition {
     /// The experiments that are part of the program.
     ///
@@ -358,12 +369,14 @@ impl Definition {
     /// The experiment of a name.
     ///
     /// # Errors
-    /// [`Error::UnknownExperiment`].
+    /// A name that no experiment has.
     pub fn named(name: &str) -> Result<Self> {
         let known = EMBEDDED.iter().find(|(known, _)| *known == name);
-        let (name, text) = known.ok_or_else(|| Error::UnknownExperiment {
-            name: name.to_owned(),
-            known: EMBEDDED.iter().map(|(name, _)| *name).collect(),
+        let (name, text) = known.ok_or_else(|| {
+            let known: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            let message = format!("there is no experiment `{name}`; there are {known}");
+            Error::new(ErrorKind::Definition, message)
         })?;
         Self::parse(name, text)
     }
@@ -371,22 +384,22 @@ impl Definition {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Unreadable`]; those of [`parse`](Self::parse).
+    /// A file that cannot be read; those of [`parse`](Self::parse).
     pub fn open(path: &Path) -> Result<Self> {
-        let text =
-            cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(Error::unreadable(path))?;
+        let text = cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(|source| {
+            let problem = format!("cannot be read: {source}; check the path");
+            Error::at(ErrorKind::Io, path.display(), problem)
+        })?;
         let name = path
             .file_stem()
             .map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
         // Messages name the file.
-        let definition =
-            Self::parse(&path.display().to_string(), &text).map_err(|error| match error {
-                Error::Setting { .. } => Error::Content {
-                    file: path.to_owned(),
-                    problem: error.to_string(),
-                },
-                error => error,
-            })?;
+        let definition = Self::parse(&path.display().to_string(), &text).map_err(|error| {
+            match error.kind() {
+                ErrorKind::Setting => Error::content(path, error),
+                _ => error,
+            }
+        })?;
         Ok(Self {
             name: name.into_owned(),
             ..definition
@@ -396,12 +409,11 @@ impl Definition {
     /// Reads YAML, and checks what can be checked without models.
     ///
     /// # Errors
-    /// [`Error::Syntax`]; [`Error::Definition`] for rows that make no experiment;
-    /// [`Error::Setting`].
+    /// Text that is no experiment, and rows that make none.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
-        let mut definition: Self = from_yaml(text).map_err(|source| Error::Syntax {
-            experiment: name.to_owned(),
-            source,
+        let mut definition: Self = from_yaml(text).map_err(|source| {
+            let example = "configs/reproduce/table2.yaml is an example";
+            Error::at(ErrorKind::Definition, name, format!("{source}; {example}"))
         })?;
         definition.name = name.to_owned();
         definition.text = text.to_owned();
@@ -414,186 +426,174 @@ impl Definition {
             return Ok(());
         }
         self.variants()?;
-        self.check_rules()?;
-        if let Some(Err(problem)) = self.sampled.map(SamplingSetting::decoding) {
-            let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
-            return Err(self.wrong(&format!("`sampled`: {problem}"), cure));
+        match self.flaw() {
+            None => Ok(()),
+            Some(flaw) => Err(self.wrong(&flaw)),
         }
-        if self.kind != Kind::Replay {
-            self.check_live()?;
-        }
-        let mut named = self
-            .stands_for
-            .iter()
-            .flat_map(|(ours, paper)| [ours, paper]);
-        if let Some(name) = named.find(|name| !self.datasets.contains(name)) {
-            return Err(self.wrong(
-                &format!("`stands_for` names {name}, which is none of its datasets"),
-                "name datasets of `datasets` on both sides",
-            ));
-        }
-        if self.max_new_tokens == 0 {
-            return Err(self.wrong("`max_new_tokens` is missing", "give 1 or more"));
-        }
-        Ok(())
+    }
+
+    fn flaw(&self) -> Option<Flaw> {
+        let of_kind = || match self.kind {
+            Kind::Lengths => self.lengths_flaw(),
+            Kind::Drafters => self.schedule_flaw(),
+            _ => self.rule_flaw(),
+        };
+        self.metric_flaw()
+            .or_else(|| self.criterion_flaw())
+            .or_else(of_kind)
+            .or_else(|| self.sampling_flaw())
+            .or_else(|| self.live_flaw())
+            .or_else(|| self.dataset_flaw())
+            .or_else(|| {
+                let cure = "give 1 or more";
+                Flaw::when(
+                    self.max_new_tokens == 0,
+                    "`max_new_tokens` is missing",
+                    cure,
+                )
+            })
+    }
+
+    fn sampling_flaw(&self) -> Option<Flaw> {
+        let problem = self.sampled?.decoding().err()?;
+        let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
+        Some(Flaw::new(format!("`sampled`: {problem}"), cure))
+    }
+
+    fn dataset_flaw(&self) -> Option<Flaw> {
+        let mut named = self.stands_for.iter().flat_map(|pair| [pair.0, pair.1]);
+        let name = named.find(|name| !self.datasets.contains(name))?;
+        let problem = format!("`stands_for` names {name}, which is none of its datasets");
+        Some(Flaw::new(
+            problem,
+            "name datasets of `datasets` on both sides",
+        ))
     }
 
     /// Experiments other than replays begin with plain decoding, and name models and prompts.
-    fn check_live(&self) -> Result<()> {
+    fn live_flaw(&self) -> Option<Flaw> {
+        if self.kind == Kind::Replay {
+            return None;
+        }
         let first_is_plain = |rows: &[Row]| rows.first().is_some_and(Row::is_plain);
         let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
-        if !first_is_plain(&self.rows) || recorded.is_some_and(|rows| !first_is_plain(rows)) {
-            return Err(self.wrong(
-                "the first row has drafters",
-                "begin with plain decoding, which all others are compared with",
-            ));
-        }
-        if self.models.is_none() {
-            return Err(self.wrong(
-                "`models` is missing",
-                "name the configurations for `demo` and `paper`",
-            ));
-        }
-        if self.datasets.is_empty() || self.samples == 0 {
-            return Err(self.wrong("it has no prompts", "give `datasets` and `samples`"));
-        }
-        Ok(())
+        let plain = first_is_plain(&self.rows) && recorded.is_none_or(|rows| first_is_plain(rows));
+        let first = "begin with plain decoding, which all others are compared with";
+        let models = "name the configurations for `demo` and `paper`";
+        let no_prompts = self.datasets.is_empty() || self.samples == 0;
+        Flaw::when(!plain, "the first row has drafters", first)
+            .or_else(|| Flaw::when(self.models.is_none(), "`models` is missing", models))
+            .or_else(|| {
+                let cure = "give `datasets` and `samples`";
+                Flaw::when(no_prompts, "it has no prompts", cure)
+            })
+    }
+
+    /// The rows that it has for recordings.
+    fn recorded_rows(&self) -> impl Iterator<Item = &Row> {
+        self.recorded.iter().flat_map(|recorded| &recorded.rows)
     }
 
     /// Its rows, and those that it has for recordings.
     fn all_rows(&self) -> impl Iterator<Item = &Row> {
-        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
-        self.rows.iter().chain(recorded)
+        self.rows.iter().chain(self.recorded_rows())
     }
 
-    /// Rules of drafts belong to experiments that compare them, and these to what they need.
-    fn check_rules(&self) -> Result<()> {
-        self.check_metrics()?;
-        self.check_criteria()?;
-        match self.kind {
-            Kind::Lengths => {}
-            Kind::Drafters => return self.check_schedules(),
-            _ => return self.refuse_rules(),
-        }
-        self.check_costs()?;
-        let of_several = |row: &&Row| row.drafters.len() > 1 || row.children > 1;
-        if let Some(row) = self.all_rows().find(of_several) {
-            return Err(self.wrong(
-                &format!("`{}` drafts with several models, or trees", row.algorithm),
-                "give it one drafter and chains: lengths are compared of these",
-            ));
-        }
-        self.check_gain()
-    }
-
-    fn check_metrics(&self) -> Result<()> {
+    fn metric_flaw(&self) -> Option<Flaw> {
         let known = match self.kind {
             Kind::Lengths => &Metric::OF_LENGTHS[..],
             _ => &Metric::OF_CASCADES[..],
         };
-        let Some(metric) = self.metrics.iter().find(|metric| !known.contains(metric)) else {
-            return Ok(());
-        };
+        let metric = self.metrics.iter().find(|metric| !known.contains(metric))?;
+        let key = metric.key();
+        let problem = format!("`metrics` has {key}, which does not compare these rows");
         let known: Vec<String> = known.iter().map(|metric| metric.key()).collect();
-        Err(self.wrong(
-            &format!(
-                "`metrics` has {}, which does not compare these rows",
-                metric.key()
-            ),
-            &format!("give those of {}", known.join(", ")),
+        Some(Flaw::new(
+            problem,
+            format!("give those of {}", known.join(", ")),
         ))
     }
 
     /// Only live runs that compare lengths have times to choose by.
-    fn check_criteria(&self) -> Result<()> {
-        let by_latency = |row: &&Row| row.chosen_by == Criterion::Latency;
-        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
+    fn criterion_flaw(&self) -> Option<Flaw> {
         let live = self.rows.iter().filter(|_| self.kind != Kind::Lengths);
-        match live.chain(recorded).find(by_latency) {
-            None => Ok(()),
-            Some(row) => Err(self.wrong(
-                &format!(
-                    "`{}` is chosen by latency, which is not measured",
-                    row.algorithm
-                ),
-                "leave `chosen_by` out: it is for rows of `kind: lengths` that run live",
-            )),
-        }
+        let mut rows = live.chain(self.recorded_rows());
+        let row = rows.find(|row| row.chosen_by == Criterion::Latency)?;
+        Some(row.flaw(
+            "is chosen by latency, which is not measured",
+            "leave `chosen_by` out: it is for rows of `kind: lengths` that run live",
+        ))
     }
 
-    fn refuse_rules(&self) -> Result<()> {
-        let ruled = |row: &&Row| row.settings().iter().any(|setting| setting.rule.is_some());
-        match (self.all_rows().find(ruled), &self.recorded) {
-            (None, None) => Ok(()),
-            (Some(row), _) => Err(self.wrong(
-                &format!("`{}` has rules for drafts", row.algorithm),
-                "leave them out, or make it `kind: lengths`",
-            )),
-            (None, Some(_)) => Err(self.wrong(
+    /// Rules of drafts, and rows for recordings, belong to experiments that compare them.
+    fn rule_flaw(&self) -> Option<Flaw> {
+        let row = self.all_rows().find(|row| row.has_rule(|_| true));
+        let ruled = row.map(|row| {
+            let cure = "leave them out, or make it `kind: lengths`";
+            row.flaw("has rules for drafts", cure)
+        });
+        ruled.or_else(|| {
+            let cure = "leave `recorded` out, or make it `kind: lengths`";
+            Flaw::when(
+                self.recorded.is_some(),
                 "it has other rows for recordings",
-                "leave `recorded` out, or make it `kind: lengths`",
-            )),
-        }
+                cure,
+            )
+        })
     }
 
     /// Drafters of all kinds draft as much as their K matrices say, or as pays.
-    fn check_schedules(&self) -> Result<()> {
-        let other = |setting: &Setting| !matches!(setting.rule, None | Some(DraftRule::Online));
-        let mut rows = self.all_rows();
-        match rows.find(|row| row.settings().iter().any(other)) {
-            None => Ok(()),
-            Some(row) => Err(self.wrong(
-                &format!(
-                    "`{}` has rules for drafts other than `online`",
-                    row.algorithm
-                ),
-                "leave them out, or make it `kind: lengths`",
-            )),
-        }
+    fn schedule_flaw(&self) -> Option<Flaw> {
+        let other = |rule: &DraftRule| *rule != DraftRule::Online;
+        let row = self.all_rows().find(|row| row.has_rule(other))?;
+        let cure = "leave them out, or make it `kind: lengths`";
+        Some(row.flaw("has rules for drafts other than `online`", cure))
     }
 
-    fn check_costs(&self) -> Result<()> {
-        let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
+    /// Lengths are compared of one drafter's chains, with known costs.
+    fn lengths_flaw(&self) -> Option<Flaw> {
+        let of_several = |row: &&Row| row.drafters.len() > 1 || row.children > 1;
+        let row = || self.all_rows().find(of_several);
+        let cure = "give it one drafter and chains: lengths are compared of these";
+        let several = || Some(row()?.flaw("drafts with several models, or trees", cure));
+        self.cost_flaw()
+            .or_else(several)
+            .or_else(|| self.gain_flaw())
+    }
+
+    fn cost_flaw(&self) -> Option<Flaw> {
+        let flaw = |problem: &str| {
+            let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
+            Some(Flaw::new(problem, cure))
+        };
         let Some(own) = self.assumed else {
-            return Err(self.wrong("`assumed` is missing", cure));
+            return flaw("`assumed` is missing");
         };
         let recorded = self.recorded.as_ref().map(|recorded| recorded.assumed);
         if recorded == Some(None) {
-            return Err(self.wrong("`assumed` is missing in `recorded`", cure));
+            return flaw("`assumed` is missing in `recorded`");
         }
         let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
-        let good = |costs: &AssumedCosts| costs.drafter.is_some_and(is_cost) && is_cost(costs.row);
-        match [Some(own), recorded.flatten()]
-            .iter()
-            .flatten()
-            .find(|costs| !good(costs))
-        {
-            None => Ok(()),
-            Some(AssumedCosts { drafter, row }) => {
-                let drafter = drafter.map_or("none".to_owned(), |drafter| drafter.to_string());
-                let problem =
-                    format!("`assumed` has drafter {drafter} and row {row}, which are no costs");
-                Err(self.wrong(&problem, cure))
-            }
-        }
+        let bad = |costs: &AssumedCosts| !costs.drafter.is_some_and(is_cost) || !is_cost(costs.row);
+        let mut all = std::iter::once(own).chain(recorded.flatten());
+        let AssumedCosts { drafter, row } = all.find(bad)?;
+        let drafter = drafter.map_or("none".to_owned(), |drafter| drafter.to_string());
+        flaw(&format!(
+            "`assumed` has drafter {drafter} and row {row}, which are no costs"
+        ))
     }
 
     /// What gains are of must be rows.
-    fn check_gain(&self) -> Result<()> {
-        let of_recorded = self
-            .recorded
-            .iter()
-            .map(|recorded| (&recorded.gain_of, &recorded.rows));
-        for (name, rows) in std::iter::once((&self.gain_of, &self.rows)).chain(of_recorded) {
-            let is_row = |name: &&String| rows.iter().any(|row| row.algorithm == **name);
-            if let Some(name) = name.iter().find(|name| !is_row(name)) {
-                return Err(self.wrong(
-                    &format!("`gain_of` names {name}, which is no row"),
-                    "give the `algorithm` of one",
-                ));
-            }
-        }
-        Ok(())
+    fn gain_flaw(&self) -> Option<Flaw> {
+        let recorded = self.recorded.iter();
+        let recorded = recorded.map(|recorded| (&recorded.gain_of, &recorded.rows));
+        let mut all = std::iter::once((&self.gain_of, &self.rows)).chain(recorded);
+        let name = all.find_map(|(name, rows)| {
+            let is_row = |name: &String| rows.iter().any(|row| row.algorithm == *name);
+            name.as_ref().filter(|name| !is_row(name))
+        })?;
+        let problem = format!("`gain_of` names {name}, which is no row");
+        Some(Flaw::new(problem, "give the `algorithm` of one"))
     }
 
     /// The experiment as it is on a recording: with the rows that it has for one, if any.
@@ -626,36 +626,38 @@ impl Definition {
         all
     }
 
-    /// The dataset whose figures of the paper stand beside those of `dataset`.
+    /// The row that gains over others.
+    pub(crate) fn gaining(&self) -> Option<&Row> {
+        let name = self.gain_of.as_ref()?;
+        self.rows.iter().find(|row| row.algorithm == *name)
+    }
+
+    /// The dataset of the paper that `dataset` stands for.
     pub fn of_paper<'a>(&'a self, dataset: &'a str) -> &'a str {
         self.stands_for.get(dataset).map_or(dataset, String::as_str)
     }
 
-    fn wrong(&self, problem: &str, cure: &str) -> Error {
-        Error::Definition {
-            experiment: self.name.clone(),
-            problem: problem.to_owned(),
-            cure: cure.to_owned(),
-        }
+    fn wrong(&self, Flaw { problem, cure }: &Flaw) -> Error {
+        let message = format!("{problem}; {cure}");
+        Error::at(ErrorKind::Definition, &self.name, message)
     }
 
     /// Everything that is run, each cascade once, in the order of the rows; rows that are absent
     /// are not.
     ///
     /// # Errors
-    /// [`Error::Setting`]; [`Error::Definition`] if there is nothing to run.
+    /// Hyperparameters that do not fit their drafters; nothing to run.
     pub fn variants(&self) -> Result<Vec<Variant>> {
-        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
-        for (index, row) in recorded.enumerate() {
+        for (index, row) in self.recorded_rows().enumerate() {
             row.variants(index)?;
         }
         self.variants_with(|_| true)
     }
 
-    /// The same, but of variants with trained rules only those whose rule is there.
+    /// Everything that is run with the trained rules that are there.
     ///
     /// # Errors
-    /// As [`variants`](Self::variants).
+    /// See [`variants`](Self::variants).
     pub(crate) fn variants_with(&self, has: impl Fn(&TrainedName) -> bool) -> Result<Vec<Variant>> {
         let mut variants: Vec<Variant> = Vec::new();
         let there = |(_, row): &(usize, &Row)| row.absent.is_none();
@@ -669,7 +671,7 @@ impl Definition {
             }
         }
         if variants.is_empty() {
-            Err(self.wrong("it has no rows", "give at least one"))
+            Err(self.wrong(&Flaw::new("it has no rows", "give at least one")))
         } else {
             Ok(variants)
         }
@@ -682,10 +684,21 @@ impl Row {
         self.drafters.is_empty() && self.absent.is_none()
     }
 
+    /// Whether a setting of the row has such a rule.
+    fn has_rule(&self, such: impl Fn(&DraftRule) -> bool) -> bool {
+        let settings = self.settings();
+        let mut rules = settings.iter().filter_map(|setting| setting.rule.as_ref());
+        rules.any(such)
+    }
+
+    fn flaw(&self, problem: &str, cure: &str) -> Flaw {
+        Flaw::new(format!("`{}` {problem}", self.algorithm), cure)
+    }
+
     /// All variants of the row, whether others have them too.
     ///
     /// # Errors
-    /// [`Error::Setting`].
+    /// Hyperparameters that do not fit the drafters.
     pub(crate) fn variants(&self, index: usize) -> Result<Vec<Variant>> {
         let settings = self.settings().into_iter();
         settings
@@ -727,11 +740,7 @@ impl Grid {
         if self.k11.is_empty() && rules.is_empty() {
             return settings;
         }
-        let rules = if rules.is_empty() {
-            vec![None]
-        } else {
-            rules.into_iter().map(Some).collect()
-        };
+        let rules = optional(&rules);
         for k11 in optional(&self.k11) {
             for k12 in optional(&self.k12) {
                 for k22 in optional(&self.k22) {
@@ -774,10 +783,10 @@ impl Grid {
 }
 
 /// The values, or none once.
-fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+fn optional<T: Clone>(values: &[T]) -> Vec<Option<T>> {
     match values {
         [] => vec![None],
-        values => values.iter().copied().map(Some).collect(),
+        values => values.iter().cloned().map(Some).collect(),
     }
 }
 

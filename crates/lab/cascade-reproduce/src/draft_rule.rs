@@ -18,7 +18,7 @@ pub enum DraftRule {
     Trained(TrainedName),
     /// The online schedule: `online`.
     Online,
-    /// As many tokens as the target will keep: `oracle`. It needs the answer.
+    /// The number of tokens that the target will keep: `oracle`. It needs the answer.
     Oracle,
 }
 

@@ -1,7 +1,7 @@
 //! Table 1: expected walltime improvement by formula.
 
-use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Manifest, Plot, Report, Table};
-use cascade_theory::{table1, ModelSizes, Table1Row};
+use crate::report::{Axis, Bars, Evidence, Figure, Figures, Manifest, Plot, Report, Table};
+use crate::theory::{table1, ModelSizes, Table1Row};
 
 use crate::reporting::Reported;
 use crate::{Definition, Result};
@@ -98,7 +98,7 @@ fn plot(definition: &Definition, rows: &[Table1Row]) -> Result<Plot> {
     )?)
 }
 
-fn lengths(segments: &[cascade_theory::Segment]) -> String {
+fn lengths(segments: &[crate::theory::Segment]) -> String {
     segments
         .iter()
         .map(|segment| segment.tokens.to_string())

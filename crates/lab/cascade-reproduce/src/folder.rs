@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use cascade_report::Sha256;
+use crate::report::Sha256;
 
 use crate::plan::{Plan, PLAN};
 use crate::samples::SAMPLES;
 use crate::times::{COSTS, WALLTIME};
 use crate::{Definition, Error, Result};
 
-/// The files of a run beside its records and its report.
+/// The files of a run, without its records and its report.
 const OURS: [&str; 4] = [PLAN, WALLTIME, COSTS, SAMPLES];
 
 /// Whether a run writes a file of this name into its folder.
 pub fn is_written(name: &str) -> bool {
-    OURS.contains(&name) || cascade_report::is_result_file(name)
+    OURS.contains(&name) || crate::report::is_result_file(name)
 }
 
 /// Refuses a folder in which a run of this experiment would replace anything, before models are
@@ -22,30 +22,28 @@ pub fn is_written(name: &str) -> bool {
 /// [`Experiment::run`](crate::Experiment::run) refuses others.
 ///
 /// # Errors
-/// [`Error::OtherFolder`]; [`Error::NotResumed`] for a folder that has records already, unless
-/// `resume`; a folder with files that no run has written.
+/// A folder of another experiment; one that has records already, unless `resume`; a folder with
+/// files that no run has written.
 pub fn check_folder(folder: &Path, definition: &Definition, resume: bool) -> Result<()> {
     refuse_foreign(folder)?;
     if let Ok(plan) = Plan::of_folder(folder) {
         let (found, expected) = (&plan.name, &definition.name);
         if (found, &plan.definition) != (expected, &definition.text) {
-            return Err(Error::OtherFolder {
-                folder: folder.to_owned(),
-                found: found.clone(),
-                expected: expected.clone(),
-                changed: if found == expected {
-                    " with another definition"
-                } else {
-                    ""
-                },
-            });
+            let changed = if found == expected {
+                " with another definition"
+            } else {
+                ""
+            };
+            let problem = format!(
+                "holds results of the experiment `{found}`, and this is `{expected}`{changed}; write to another folder with \
+                 --out, or delete that one if it is no longer wanted"
+            );
+            return Err(Error::other_results(folder, problem));
         }
     }
     let records = std::fs::metadata(folder.join("results.jsonl"));
     if records.is_ok_and(|records| records.len() > 0) && !resume {
-        Err(Error::NotResumed {
-            folder: folder.to_owned(),
-        })
+        Err(Error::not_resumed(folder))
     } else {
         Ok(())
     }
@@ -60,11 +58,11 @@ pub fn claim(folder: &Path, definition: &Definition) -> Result<()> {
     refuse_foreign(folder)?;
     let fingerprint = Sha256::of(definition.text.as_bytes()).to_string();
     let key = format!("{} by formula, {}", definition.name, &fingerprint[..16]);
-    let experiment = cascade_report::Experiment::new(key, 0);
-    Ok(cascade_report::claim(folder, &experiment)?)
+    let experiment = crate::report::Experiment::new(key, 0);
+    crate::report::claim(folder, &experiment)
 }
 
 /// Refuses a folder that is of no experiment and has files that a run would replace.
 pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
-    Ok(cascade_report::refuse_foreign(folder, &OURS)?)
+    crate::report::refuse_foreign(folder, &OURS)
 }

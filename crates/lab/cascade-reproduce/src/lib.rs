@@ -10,7 +10,8 @@
 //! Every output is compared with plain decoding's. Differences are reported and never averaged
 //! away.
 //!
-//! Only the command line depends on this crate.
+//! [`report`](mod@report) has tables, plots and the HTML report; [`theory`] what drafting can gain,
+//! by formula and by simulation.
 
 mod definition;
 mod draft_rule;
@@ -23,10 +24,12 @@ mod plan;
 mod prompts;
 mod record;
 mod regression;
+pub mod report;
 mod reporting;
 mod runner;
 mod sampled;
 mod samples;
+pub mod theory;
 mod times;
 mod token_texts;
 mod trained;
@@ -37,7 +40,7 @@ pub use definition::{
     PaperSplit, Recorded, Row,
 };
 pub use draft_rule::{DraftRule, Network, TrainedName};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use ewif::report_ewif;
 pub use folder::{check_folder, claim, is_written};
 pub use models::Models;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::report::{Evidence, Sha256, Weights};
 use cascade_config::{
     AssembleOptions, Assembly, ClassifierEntry, Config, CostFile, Drafter, DrafterModel, HeadEntry,
     ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
@@ -20,7 +21,6 @@ use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};
 use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, NgramTable, PromptLookupConfig};
-use cascade_report::{Evidence, Sha256, Weights};
 
 use crate::definition::AssumedCosts;
 use crate::draft_rule::{DraftRule, Network};
@@ -28,7 +28,7 @@ use crate::oracle::KnownLengths;
 use crate::plan::PlannedModel;
 use crate::trained::TrainedRules;
 use crate::variant::{Role, Variant};
-use crate::{Definition, Error, Kind, Result};
+use crate::{Definition, Error, ErrorKind, Kind, Result};
 
 /// Nodes of a draft at most, whatever the models' configuration says: more than any K matrix of the
 /// papers asks for, with eight children at each depth.
@@ -46,7 +46,7 @@ pub struct Models {
     drafters: BTreeMap<Role, Drafter>,
     /// Weights of the neural ones.
     neural: BTreeMap<Role, Arc<LoadedModel>>,
-    /// And of those that read the target's states.
+    /// Heads, which read the target's states.
     heads: BTreeMap<Role, Arc<Head>>,
     table: Option<Arc<NgramTable>>,
     /// Trained rules, if any are compared.
@@ -88,8 +88,8 @@ impl Models {
     /// smallest as small, the table and the options of its Max-Gram.
     ///
     /// # Errors
-    /// Those of the models; [`Error::NoDrafter`] if the experiment needs a drafter that the
-    /// configuration does not have.
+    /// Models that cannot be loaded; an experiment that needs a drafter that the configuration does
+    /// not have.
     pub fn load(
         definition: &Definition,
         config: &Config,
@@ -100,11 +100,11 @@ impl Models {
         Self::with_target(definition, config, pool, target)
     }
 
-    /// The same with a recording in the target's place. The tokenizer is there to show tokens as
-    /// text.
+    /// The models of a replay: a recording takes the target's place. The tokenizer is there to show
+    /// tokens as text.
     ///
     /// # Errors
-    /// As [`load`](Self::load); [`Error::OtherTokenizer`].
+    /// What [`load`](Self::load) fails with; a tokenizer that is not the recorded target's.
     pub fn with_trace(
         definition: &Definition,
         config: &Config,
@@ -159,7 +159,7 @@ impl Models {
         })
     }
 
-    /// The same for samples: by the rule whose samples do not depend on what is drafted, so that
+    /// The models, for samples: by the rule that samples without regard to what is drafted, so that
     /// all variants say the same.
     pub(crate) fn sampling(mut self, sampled: bool) -> Self {
         if sampled {
@@ -168,16 +168,16 @@ impl Models {
         self
     }
 
-    /// The same with trained rules.
+    /// The models with trained rules.
     pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
         Self { rules, ..self }
     }
 
-    /// The same with costs of forwards from files, one of the target and of each neural drafter;
+    /// The models with costs of forwards from files, one of the target and of each neural drafter;
     /// without files, as it was.
     ///
     /// # Errors
-    /// [`Error::NoCosts`] for a model that no file is of.
+    /// A model that no file is of.
     pub(crate) fn with_costs(self, files: &[(String, CostFile)]) -> Result<Self> {
         if files.is_empty() {
             return Ok(self);
@@ -190,9 +190,7 @@ impl Models {
             let found = files.iter().find(|(_, file)| file.of.model == model);
             found
                 .map(|(_, file)| file.times(context))
-                .ok_or_else(|| Error::NoCosts {
-                    model: model.to_owned(),
-                })
+                .ok_or_else(|| no_costs(model))
         };
         let drafters = self
             .neural
@@ -228,16 +226,14 @@ impl Models {
     /// The tokens of a text, where the target reads them.
     ///
     /// # Errors
-    /// Those of the tokenizer. A recorded target has none, and its prompts are tokens.
+    /// Text that the tokenizer refuses. A recorded target has none, and its prompts are tokens.
     pub(crate) fn encode(&self, text: &str) -> Result<Prompt> {
         match &self.target {
             Answers::Live(model) => {
                 let tokens = model.tokenizer.encode(text)?;
                 Ok(Prompt::new(model.info().architecture, tokens))
             }
-            Answers::Recorded(trace, _) => Err(Error::NeedlessTrace {
-                experiment: trace.label.clone(),
-            }),
+            Answers::Recorded(trace, _) => Err(Error::needless_trace(&trace.label)),
         }
     }
 
@@ -249,11 +245,11 @@ impl Models {
         }
     }
 
-    /// A cascade with sessions of its own, whose forwards are shared if it takes part with others.
+    /// A cascade with sessions of its own. Its forwards are shared if it takes part with others.
     /// It answers tokens, which is all that is measured.
     ///
     /// # Errors
-    /// Those of [`ModelPool::assemble`].
+    /// What [`ModelPool::assemble`] fails with.
     pub fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
         let config = self.config(variant)?;
         let mut target = self.target()?;
@@ -318,7 +314,7 @@ impl Models {
     /// until the first rejection, in a generation before.
     ///
     /// # Errors
-    /// As [`cascade`](Self::cascade); those of generating.
+    /// What [`cascade`](Self::cascade) and generating fail with.
     pub(crate) fn oracle(
         &self,
         variant: &Variant,
@@ -478,7 +474,7 @@ impl Models {
     /// nothing.
     ///
     /// # Errors
-    /// Those of the models.
+    /// Forwards that fail.
     pub(crate) fn forward_times(&self) -> Result<Vec<(String, Duration)>> {
         if let Some((target, drafters)) = &self.costs {
             let drafters = drafters.iter().map(|(role, times)| (role.name(), times));
@@ -534,11 +530,11 @@ fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, D
             // Rows that name it are left out.
             Err(_) if optional => None,
             Err(what) => {
-                return Err(Error::NoDrafter {
-                    models: config.label.clone(),
-                    experiment: definition.name.clone(),
-                    what,
-                })
+                let (models, name) = (&config.label, &definition.name);
+                let problem = format!(
+                    "the experiment `{name}` needs a {what}, and there is none; add one to its `drafters`"
+                );
+                return Err(Error::at(ErrorKind::Request, models, problem));
             }
         };
     }
@@ -631,6 +627,13 @@ fn load_drafters(
         .collect())
 }
 
+fn no_costs(model: &str) -> Error {
+    let message = format!(
+        "--costs: no file has costs of {model}; measure them with `cascade bench model {model} --save FILE`"
+    );
+    Error::new(ErrorKind::Request, message)
+}
+
 fn bigram(drafter: &Drafter) -> Option<&cascade_ngram::TableLocator> {
     drafter.settings::<MaxGramConfig>()?.bigram.as_ref()
 }
@@ -640,12 +643,12 @@ fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
     if found == expected {
         Ok(())
     } else {
-        Err(Error::OtherTokenizer {
-            trace: trace.label.clone(),
-            expected: expected.to_string(),
-            tokenizer: tokenizer.file().to_owned(),
-            found: found.to_string(),
-        })
+        let message = format!(
+            "{} was recorded with the tokenizer {expected}, and {} is {found}; give the target's own with --tokenizer",
+            trace.label,
+            tokenizer.file()
+        );
+        Err(Error::new(ErrorKind::Request, message))
     }
 }
 

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use cascade_report::{write_atomically, Evidence, Experiment, Sha256, Weights};
+use crate::report::{write_atomically, Evidence, Experiment, Sha256, Weights};
 use serde::{Deserialize, Serialize};
 
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
-use crate::{Definition, Error, Kind, Result, Role, Variant};
+use crate::{Definition, Error, ErrorKind, Kind, Result, Role, Variant};
 
 /// The largest file of a folder of results that is read.
 pub(crate) const LARGEST_OWN: u64 = 4 << 30;
 
-/// The file that a plan is kept in, beside the results.
+/// The file of the plan, in the folder of the results.
 pub(crate) const PLAN: &str = "plan.json";
 
-/// Everything that results depend on: equal plans give equal results. It is kept beside them, so
+/// Everything that results depend on: equal plans give equal results. It is kept with them, so
 /// that they can be reported without the models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,7 +118,7 @@ impl Plan {
     /// The experiment as it was defined.
     ///
     /// # Errors
-    /// Those of [`Definition::parse`], if the plan is of another version.
+    /// What [`Definition::parse`] fails with, if the plan is of another version.
     pub fn definition(&self) -> Result<Definition> {
         Definition::parse(&self.name, &self.definition)
     }
@@ -126,7 +126,7 @@ impl Plan {
     /// The experiment as it was run: with its rows for a recording, if one was replayed.
     ///
     /// # Errors
-    /// As [`definition`](Self::definition).
+    /// See [`definition`](Self::definition).
     pub(crate) fn definition_as_run(&self) -> Result<Definition> {
         let definition = self.definition()?;
         Ok(match self.evidence {
@@ -138,7 +138,7 @@ impl Plan {
     /// Everything that was run.
     ///
     /// # Errors
-    /// As [`definition`](Self::definition).
+    /// See [`definition`](Self::definition).
     pub(crate) fn variants_of(&self, definition: &Definition) -> Result<Vec<Variant>> {
         let mut all = definition.variants_with(|name| trained::has(&self.rules, name))?;
         if definition.kind == Kind::Drafters {
@@ -175,22 +175,19 @@ impl Plan {
     /// Writes it to a folder of results.
     ///
     /// # Errors
-    /// Those of the system.
+    /// What the system says.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Ok(write_atomically(
-            &folder.join(PLAN),
-            self.to_json().as_bytes(),
-        )?)
+        write_atomically(&folder.join(PLAN), self.to_json().as_bytes())
     }
 
     /// Reads it from a folder of results.
     ///
     /// # Errors
-    /// [`Error::NoPlan`].
+    /// A folder that no run has made.
     pub fn of_folder(folder: &Path) -> Result<Self> {
-        let problem = |problem: String| Error::NoPlan {
-            folder: folder.to_owned(),
-            problem,
+        let problem = |problem: String| {
+            let problem = format!("it is no folder of results: {problem}");
+            Error::at(ErrorKind::NoResults, folder.display(), problem)
         };
         let text = cascade_core::fs::read_text(folder.join(PLAN), LARGEST_OWN)
             .map_err(|error| problem(format!("{PLAN}: {error}")))?;

@@ -15,7 +15,7 @@ use cascade_models::HubOptions;
 use crate::models::Models;
 use crate::plan::{Asked, Suite};
 use crate::record::hash;
-use crate::{Definition, Error, Result};
+use crate::{Definition, Error, ErrorKind, Result};
 
 /// Which prompts to take, and which trained rules.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
-    /// Of its sample, if it is sampled: that of `cascade run` with the same prompts.
+    /// The seed of its sample, if it is sampled: that of `cascade run` with the same prompts.
     pub(crate) seed: u64,
     /// Its text, if it was made from one.
     pub(crate) text: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Recorded {
 }
 
 impl Ready {
-    /// A record's, with its output as far as it is replayed: to so many tokens or its own limit.
+    /// The prompt of a record, with its output up to `max_new_tokens` or its own limit.
     fn of_record(record: &Record, max_new_tokens: usize) -> Self {
         let max_new_tokens = limit(record, max_new_tokens);
         let length = record.output.len().min(max_new_tokens);
@@ -109,7 +109,9 @@ impl Prompts {
         for name in names(definition, choice)? {
             let optional = choice.datasets.is_empty();
             match samples(&name, choice, definition.samples) {
-                Err(Error::NoData { dataset }) if optional => prompts.left_out.push(dataset),
+                Err(error) if optional && error.kind() == ErrorKind::NoData => {
+                    prompts.left_out.push(name);
+                }
                 samples => {
                     let limits = (definition.max_new_tokens, choice.seed);
                     prompts.add(&name, &samples?, limits, models)?;
@@ -117,9 +119,7 @@ impl Prompts {
             }
         }
         match (prompts.suites.is_empty(), prompts.left_out.first()) {
-            (true, Some(dataset)) => Err(Error::NoData {
-                dataset: dataset.clone(),
-            }),
+            (true, Some(dataset)) => Err(Error::no_data(dataset)),
             _ => Ok(prompts),
         }
     }
@@ -208,11 +208,9 @@ fn names(definition: &Definition, choice: &Choice) -> Result<Vec<String>> {
     let asked = choice.datasets.iter().chain(choice.data.keys());
     for name in asked {
         if !definition.datasets.contains(name) {
-            return Err(Error::OtherDataset {
-                experiment: definition.name.clone(),
-                dataset: name.clone(),
-                known: definition.datasets.clone(),
-            });
+            let known = definition.datasets.join(", ");
+            let problem = format!("does not have the dataset {name}; it has {known}");
+            return Err(Error::request(&definition.name, problem));
         }
     }
     let given = !choice.data.is_empty();
@@ -249,9 +247,7 @@ fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
         other => other,
     };
     let made = dataset.made(Selection::first(size));
-    Ok(made.ok_or_else(|| Error::NoData {
-        dataset: name.to_owned(),
-    })??)
+    Ok(made.ok_or_else(|| Error::no_data(name))??)
 }
 
 /// The paper's prompt for a dataset, one form for T5, another for Vicuna; for problems that the

@@ -1,9 +1,9 @@
 //! Records: what one cascade did with one prompt.
 
+use crate::report::Sha256;
 use cascade_core::TokenId;
 use cascade_engine::{GenerationOutput, ModelUsage, Step};
 use cascade_eval::Ending;
-use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
@@ -39,11 +39,11 @@ pub struct Run {
     pub drafted: u64,
     /// Nodes that it kept.
     pub accepted: u64,
-    /// Of drafts that are chains, how many were longer than i.
+    /// Numbers of drafts longer than i, where drafts are chains.
     pub drafted_at: Vec<u64>,
     /// In how many steps more than i tokens were kept.
     pub accepted_at: Vec<u64>,
-    /// Steps whose draft was kept as a whole, where lengths of drafts are compared.
+    /// Steps that kept their whole draft, where lengths of drafts are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<u64>,
     /// Tokens drafted in each step, where lengths of drafts are compared; absent in records of
@@ -103,11 +103,11 @@ impl Difference {
 pub struct Walltime {
     /// Number of the prompt in the experiment.
     pub prompt: u64,
-    /// Of each variant, in the order of the variants.
+    /// The seconds of each variant, in their order.
     pub seconds: Vec<f64>,
 }
 
-impl cascade_report::Record for Run {
+impl crate::report::Record for Run {
     fn index(&self) -> u64 {
         self.index
     }
@@ -156,7 +156,7 @@ impl Run {
         }
     }
 
-    /// The same with what a comparison of lengths needs.
+    /// The record with what a comparison of lengths needs.
     pub(crate) fn with_lengths(mut self, generation: &GenerationOutput) -> Self {
         let steps = &generation.steps;
         let whole = |step: &&Step| step.drafted > 0 && step.accepted == step.drafted;
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// N_discarded: forwards of the drafter whose token was not kept.
+    /// N_discarded: forwards of the drafter with a token that was not kept.
     pub fn discarded(&self) -> u64 {
         self.draft_forwards().saturating_sub(self.accepted)
     }

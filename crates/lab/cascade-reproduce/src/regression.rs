@@ -86,7 +86,8 @@ pub struct Decomposition {
 }
 
 impl Decomposition {
-    /// Of a discard rate N_discarded / N and a verification rate N_target / N (equation 5.1).
+    /// The decomposition of a discard rate N_discarded / N and a verification rate N_target / N
+    /// (equation 5.1).
     pub fn of(discard_rate: f64, verification_rate: f64, drafter: f64, target: f64) -> Self {
         Self {
             base: drafter,

@@ -10,11 +10,11 @@ mod samples;
 
 use std::path::Path;
 
-use cascade_report::{Manifest, Report, Table};
+use crate::report::{Manifest, Report, Table};
 
 use self::data::Data;
 use crate::samples::SAMPLES;
-use crate::{Error, Kind, Result};
+use crate::{Error, ErrorKind, Kind, Result};
 
 /// A report, and what a caller must know of it.
 pub struct Reported {
@@ -24,7 +24,7 @@ pub struct Reported {
     pub tables: Vec<Table>,
     /// What was found, a sentence to a line.
     pub summary: String,
-    /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0:
+    /// Runs with output that differs from plain decoding's by more than rounding explains. Not 0:
     /// something is wrong, and the cascades concerned have no figures.
     pub unequal: usize,
 }
@@ -49,13 +49,14 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     for table in &made.tables {
         report = report.table(table.clone());
     }
-    report = samples::add(report, &data, folder, made.best).map_err(|error| match error {
-        Error::Report(error) => Error::Content {
-            file: folder.join(SAMPLES),
-            problem: format!("{error}; restore the file, or run the experiment again"),
-        },
-        error => error,
-    })?;
+    report =
+        samples::add(report, &data, folder, made.best).map_err(|error| match error.kind() {
+            ErrorKind::Invalid => {
+                let problem = format!("{error}; restore the file, or run the experiment again");
+                Error::content(&folder.join(SAMPLES), problem)
+            }
+            _ => error,
+        })?;
     Ok(Reported {
         report,
         tables: made.overview.into_iter().chain(made.tables).collect(),
@@ -88,9 +89,9 @@ fn begin(data: &Data, made: &Made, mut manifest: Manifest) -> Report {
 struct Made {
     summary: String,
     tables: Vec<Table>,
-    plots: Vec<(cascade_report::Plot, String)>,
+    plots: Vec<(crate::report::Plot, String)>,
     /// A table that shows it all at once, if the tables are several.
     overview: Option<Table>,
-    /// The variant whose samples are shown, if it is not the one of most drafters.
+    /// The variant that samples are shown of, if it is not the one of most drafters.
     best: Option<usize>,
 }

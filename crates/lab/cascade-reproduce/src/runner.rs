@@ -8,12 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::report::{write_atomically, Evidence, Results, Sha256};
 use cascade_config::{AssembleOptions, Config, CostFile};
 use cascade_core::{Decoding, TokenId};
 use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_eval::trace::Trace;
 use cascade_models::{Participant, Tokenizer, Workers};
-use cascade_report::{write_atomically, Evidence, Results, Sha256};
 
 use crate::folder;
 use crate::models::Models;
@@ -25,10 +25,10 @@ use crate::samples::{self, Sampled, Samples};
 use crate::times::{forward_seconds, walltimes, Walltimes, COSTS};
 use crate::trained::TrainedRules;
 use crate::variant::Variant;
-use crate::{Definition, Error, Kind, Result};
+use crate::{Definition, Error, ErrorKind, Kind, Result};
 
-/// A part of an experiment's prompts: those whose number leaves the remainder `part` when divided
-/// by `of`.
+/// A part of an experiment's prompts: their numbers leave the remainder `part` when divided by
+/// `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     part: usize,
@@ -53,8 +53,9 @@ impl FromStr for Shard {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::Shard {
-            text: text.to_owned(),
+        let wrong = || {
+            let problem = "is not a shard; give i/n with i from 1 to n, such as 1/4";
+            Error::new(ErrorKind::Request, format!("`{text}` {problem}"))
         };
         let (part, of) = text.split_once('/').ok_or_else(wrong)?;
         let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
@@ -105,8 +106,8 @@ impl Experiment {
     /// Loads the models of a configuration and reads the datasets.
     ///
     /// # Errors
-    /// Those of models and datasets; [`Error::NoData`]; [`Error::OtherDataset`];
-    /// [`Error::NoDrafter`]; [`Error::NotSampled`].
+    /// Models and datasets that cannot be read; datasets, drafters or a sampling that the
+    /// experiment does not have.
     pub fn prepare(
         definition: &Definition,
         config: &Config,
@@ -114,8 +115,9 @@ impl Experiment {
         choice: &Choice,
     ) -> Result<Self> {
         let sampling = if choice.sampled {
-            Some(definition.sampled.ok_or_else(|| Error::NotSampled {
-                experiment: definition.name.clone(),
+            Some(definition.sampled.ok_or_else(|| {
+                let problem = "decodes greedily, as its paper does; leave --sampled out";
+                Error::request(&definition.name, problem)
             })?)
         } else {
             None
@@ -129,11 +131,11 @@ impl Experiment {
         Self::new(definition, label, (choice, sampling), all, prompts)
     }
 
-    /// The same on a recording of the target. With its tokenizer, samples in reports have text;
-    /// without, token ids.
+    /// Prepares a replay of a recording of the target. With its tokenizer, samples in reports have
+    /// text; without, token ids.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare); [`Error::OtherTokenizer`].
+    /// What [`prepare`](Self::prepare) fails with; a tokenizer that is not the recorded target's.
     pub fn prepare_replay(
         definition: &Definition,
         config: &Config,
@@ -210,12 +212,12 @@ impl Experiment {
     /// Runs what is missing in a folder of results, and calls `on_prompt` after each prompt.
     ///
     /// All cascades answer a prompt one after the other, and each prompt starts with another of
-    /// them, so that a machine whose speed drifts favours none. Of `texts` that are answered at a
+    /// them, so that a drift of the machine's speed favours none. Of `texts` that are answered at a
     /// time no walltimes are kept: they would be those of shared forwards. All other results are
     /// the same.
     ///
     /// # Errors
-    /// [`Error::NotResumed`] for a folder that has records already, unless `resume`; another
+    /// A folder that has records already, unless `resume`; another
     /// experiment's folder; models that fail; a folder that cannot be written.
     pub fn run(
         &self,
@@ -249,9 +251,7 @@ impl Experiment {
         folder::refuse_foreign(folder)?;
         let results = Results::<Run>::open(folder, &self.plan.experiment())?;
         if !resume && !results.records().is_empty() {
-            return Err(Error::NotResumed {
-                folder: folder.to_owned(),
-            });
+            return Err(Error::not_resumed(folder));
         }
         self.plan.save(folder)?;
         self.measure_forwards(folder)?;
@@ -414,10 +414,9 @@ impl Experiment {
             .with_seed(ready.seed);
         let generate = |cascade: &mut Cascade| {
             let generation = cascade.generate_tokens(&ready.prompt, &options);
-            generation.map_err(|source| Error::Generation {
-                variant: variant.id.clone(),
-                prompt: self.plan.asked(prompt).1.id.clone(),
-                source: Box::new(source),
+            generation.map_err(|source| {
+                let asked = self.plan.asked(prompt).1;
+                Error::caused(format!("{}, prompt {}", variant.id, asked.id), source)
             })
         };
         let mut cascade = if variant.is_oracle() {
@@ -466,7 +465,7 @@ impl Experiment {
             .map(|(place, time)| (place.as_str(), time.as_secs_f64()))
             .collect();
         let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
-        Ok(write_atomically(&file, &json)?)
+        write_atomically(&file, &json)
     }
 }
 
@@ -475,10 +474,9 @@ fn decoding(label: &str, sampling: Option<SamplingSetting>) -> Result<Decoding> 
     let decoding = sampling
         .map(SamplingSetting::decoding)
         .transpose()
-        .map_err(|problem| Error::Definition {
-            experiment: label.to_owned(),
-            problem,
-            cure: "give other settings".to_owned(),
+        .map_err(|problem| {
+            let problem = format!("{problem}; give other settings");
+            Error::at(ErrorKind::Definition, label, problem)
         })?;
     Ok(decoding.unwrap_or_default())
 }
@@ -504,12 +502,10 @@ struct Files {
 /// Shards of different experiments, shards that overlap, or that lack a record; a folder that is
 /// not empty.
 pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
-    let first = shards
-        .first()
-        .ok_or_else(cascade_report::Error::no_shards)?;
+    let first = shards.first().ok_or_else(Error::no_shards)?;
     let plan = Plan::of_folder(first)?;
     folder::refuse_foreign(into)?;
-    cascade_report::merge::<Run>(shards, into)?;
+    crate::report::merge::<Run>(shards, into)?;
     plan.save(into)?;
     let mut all = BTreeMap::new();
     for shard in shards {

@@ -6,7 +6,7 @@ use cascade_core::{Decoding, Sampling};
 use cascade_eval::trace::RecordedSampling;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// How tokens are drawn, by the target and by its drafters alike.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,12 +39,12 @@ impl SamplingSetting {
         }
     }
 
-    /// That of a recording.
+    /// The sampling of a recording.
     ///
     /// # Errors
-    /// As [`RecordedSampling::sampling`].
+    /// See [`RecordedSampling::sampling`].
     pub(crate) fn of_recording(recorded: &RecordedSampling) -> Result<Self> {
-        let sampling: Sampling = recorded.sampling().map_err(Error::from)?;
+        let sampling: Sampling = recorded.sampling()?;
         Ok(Self {
             temperature: sampling.temperature(),
             top_k: sampling.top_k(),

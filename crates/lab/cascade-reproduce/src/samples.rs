@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::report::write_atomically;
 use cascade_core::TokenId;
 use cascade_engine::GenerationOutput;
 use cascade_models::Tokenizer;
-use cascade_report::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, LARGEST_OWN};
 use crate::prompts::Ready;
 use crate::token_texts::token_texts;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The file of samples.
 pub(crate) const SAMPLES: &str = "samples.jsonl";
 
-/// Prompts of each dataset of which samples are kept.
+/// Number of prompts of each dataset that samples are kept of.
 const KEPT: usize = 3;
 
-/// The prompts of which samples are kept: evenly spread over each dataset, so that they are of
+/// The prompts that samples are kept of: evenly spread over each dataset, so that they are of
 /// different categories.
 pub(crate) fn kept(plan: &Plan) -> Vec<usize> {
     let mut kept = Vec::new();
@@ -127,14 +127,14 @@ impl Samples {
         let path = folder.join(SAMPLES);
         let text = match cascade_core::fs::read_text(&path, LARGEST_OWN) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(Error::unreadable(&path))?,
+            read => read.map_err(Error::io("read", &path))?,
         };
         let mut by_prompt = BTreeMap::new();
         for (line, text) in text.lines().enumerate() {
-            let sampled: Sampled = serde_json::from_str(text).map_err(|source| Error::Samples {
-                file: path.clone(),
-                line: line + 1,
-                source,
+            let sampled: Sampled = serde_json::from_str(text).map_err(|source| {
+                let place = format!("{}, line {}", path.display(), line + 1);
+                let cure = "delete the file: going on with the run (--resume) makes it again";
+                Error::at(ErrorKind::Record, place, format!("{source}; {cure}"))
             })?;
             by_prompt.insert(sampled.prompt, sampled);
         }
@@ -172,6 +172,6 @@ impl Samples {
             text += &cascade_core::fs::one_line(serde_json::to_string(sampled).unwrap_or_default());
             text.push('\n');
         }
-        Ok(write_atomically(&self.path, text.as_bytes())?)
+        write_atomically(&self.path, text.as_bytes())
     }
 }

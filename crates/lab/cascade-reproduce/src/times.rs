@@ -1,4 +1,4 @@
-//! Times beside the results, which are not the same in every run: of answers, and of forwards.
+//! Times of answers and of forwards, which are not the same in every run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -32,7 +32,7 @@ impl Walltimes {
             .create(true)
             .append(true)
             .open(&path)
-            .map_err(Error::unwritable(&path))?;
+            .map_err(Error::io("open", &path))?;
         let mut walltimes = Self { path, file };
         if unfinished {
             walltimes.write(b"\n")?;
@@ -49,12 +49,12 @@ impl Walltimes {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file
             .write_all(bytes)
-            .map_err(Error::unwritable(&self.path))
+            .map_err(Error::io("append to", &self.path))
     }
 }
 
 /// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since
-/// times are beside the results.
+/// times are no part of the results.
 pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
     let text = cascade_core::fs::read_text(folder.join(WALLTIME), LARGEST_OWN).unwrap_or_default();
     let lines = text

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cascade_report::Sha256;
+use crate::report::Sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::draft_rule::{Network, TrainedName};
-use crate::{Definition, Error, Result};
+use crate::{Definition, Error, ErrorKind, Result};
 
 /// Files of a network, in the order in which they are looked for, and whether results depend on
 /// them.
@@ -43,11 +43,11 @@ pub struct TrainingReport {
 /// Recorded outputs of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainingOutputs {
-    /// Learned from.
+    /// Outputs that were learned from.
     pub training: u64,
-    /// That chose threshold and epoch.
+    /// Outputs that chose threshold and epoch.
     pub choice: u64,
-    /// That were only reported on.
+    /// Outputs that were only reported on.
     pub held_out: u64,
 }
 
@@ -72,27 +72,32 @@ impl TrainedRules {
     /// The rules that the definition names and the folder has; none without a folder.
     ///
     /// # Errors
-    /// [`Error::NeedlessRules`], [`Error::NoRules`], and files that cannot be read.
+    /// An experiment without trained rules, a folder that has none of them, and files that cannot
+    /// be read.
     pub(crate) fn read(definition: &Definition, folder: Option<&Path>) -> Result<Self> {
         let Some(folder) = folder else {
             return Ok(Self::default());
         };
         let wanted = definition.trained();
         if wanted.is_empty() {
-            return Err(Error::NeedlessRules {
-                experiment: definition.name.clone(),
-            });
+            let problem = "has no trained rules; leave --rules out";
+            return Err(Error::request(&definition.name, problem));
         }
         let mut planned = Vec::new();
         for name in &wanted {
             planned.extend(planned_rule(folder, name)?);
         }
         if planned.is_empty() {
-            Err(Error::NoRules {
-                folder: folder.to_owned(),
-                experiment: definition.name.clone(),
-                wanted: wanted.iter().map(TrainedName::folder).collect(),
-            })
+            let wanted: Vec<String> = wanted.iter().map(TrainedName::folder).collect();
+            let message = format!(
+                "{} has none of the trained rules of the experiment `{}`, which are the folders {} in it; make them \
+                 with `cascade-lab train head` and `cascade-lab train classifier`, --out {}/NAME",
+                folder.display(),
+                definition.name,
+                wanted.join(", "),
+                folder.display()
+            );
+            Err(Error::new(ErrorKind::Request, message))
         } else {
             Ok(Self {
                 folder: folder.to_owned(),
@@ -142,13 +147,11 @@ fn planned_rule(folder: &Path, name: &TrainedName) -> Result<Option<PlannedRule>
     }
     let network = name.network.word();
     if files.is_empty() {
-        return Err(Error::Content {
-            file: own,
-            problem: format!(
-                "it has none of {}: no `cascade-lab train {network}` has ended there; go on with its --resume, or remove it",
-                names.join(", ")
-            ),
-        });
+        let problem = format!(
+            "it has none of {}: no `cascade-lab train {network}` has ended there; go on with its --resume, or remove it",
+            names.join(", ")
+        );
+        return Err(Error::content(&own, problem));
     }
     Ok(Some(PlannedRule {
         folder: name.folder(),
@@ -163,10 +166,10 @@ fn training_report(file: &Path) -> Result<Option<TrainingReport>> {
         return Ok(None);
     }
     let text =
-        cascade_core::fs::read_text(file, LARGEST_REPORT).map_err(Error::unreadable(file))?;
-    let report = serde_json::from_str(&text).map_err(|error| Error::Content {
-        file: file.to_owned(),
-        problem: format!("{error}; it is what `cascade-lab train` writes: train again"),
+        cascade_core::fs::read_text(file, LARGEST_REPORT).map_err(Error::io("read", file))?;
+    let report = serde_json::from_str(&text).map_err(|error| {
+        let problem = format!("{error}; it is what `cascade-lab train` writes: train again");
+        Error::content(file, problem)
     })?;
     Ok(Some(report))
 }

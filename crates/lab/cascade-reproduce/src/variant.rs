@@ -6,7 +6,7 @@ use cascade_engine::{Convention, KMatrix, Lenience};
 use serde::{Deserialize, Serialize};
 
 use crate::draft_rule::DraftRule;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Tokens that Max-Gram proposes at a time (Cascade Speculative Drafting, App. B).
 pub const MAX_GRAM_TOKENS: usize = 10;
@@ -34,10 +34,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// Those that are neural models.
+    /// The roles of neural models.
     pub const NEURAL: [Self; 4] = [Self::Base, Self::Small, Self::Eagle, Self::Medusa];
 
-    /// Those that read the target's hidden states.
+    /// The roles that read the target's hidden states.
     pub(crate) const HEADS: [Self; 2] = [Self::Eagle, Self::Medusa];
 
     /// The paper's word.
@@ -85,11 +85,10 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The K matrix for these drafters, the last of which drafts ten tokens at a time if it is
-    /// statistical.
+    /// The K matrix for these drafters. The last drafts ten tokens at a time if it is statistical.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the hyperparameters do not fit these drafters.
+    /// Hyperparameters that do not fit these drafters.
     pub fn k_matrix(&self, drafters: &[Role]) -> Result<KMatrix> {
         let rows = match &self.matrix {
             Some(matrix) => matrix.clone(),
@@ -103,7 +102,7 @@ impl Setting {
             .map_err(|error| self.wrong(drafters, error.to_string()))
     }
 
-    /// Those of its hyperparameters that are the largest of several values, as `k11 32`.
+    /// Its hyperparameters that are the largest of several values, as `k11 32`.
     pub(crate) fn at_largest_of(&self, tried: &[&Self]) -> Vec<String> {
         let own = self.numbers().into_iter().enumerate();
         let at_largest = own.filter_map(|(i, (name, own))| {
@@ -188,11 +187,12 @@ impl Setting {
     }
 
     fn wrong(&self, drafters: &[Role], problem: String) -> Error {
-        Error::Setting {
-            setting: self.to_string(),
-            drafters: names(drafters),
-            problem,
-        }
+        let message = format!(
+            "the setting `{self}` for the drafters {}: {problem}; give k11, for two neural drafters k12 (a running \
+             sum) and k22 as well, or a `matrix` with a row for each drafter",
+            names(drafters)
+        );
+        Error::new(ErrorKind::Setting, message)
     }
 }
 
@@ -250,7 +250,7 @@ impl Variant {
     /// A variant of a row.
     ///
     /// # Errors
-    /// [`Error::Setting`].
+    /// Hyperparameters that do not fit the drafters.
     pub fn new(row: usize, drafters: &[Role], setting: Setting, children: usize) -> Result<Self> {
         let k = setting.k_matrix(drafters)?;
         setting.check_rule(drafters)?;

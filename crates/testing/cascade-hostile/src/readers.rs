@@ -13,9 +13,9 @@ use cascade_eval::trace::spec_bench::Answers;
 use cascade_eval::trace::Trace;
 use cascade_models::{load, LoadOptions, ModelSource, Tokenizer};
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
-use cascade_report::Manifest;
+use cascade_reproduce::report::Manifest;
+use cascade_reproduce::theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
 use cascade_reproduce::{Definition, Plan};
-use cascade_theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
 
 use crate::Reader;
 

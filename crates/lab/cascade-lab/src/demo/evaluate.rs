@@ -9,7 +9,7 @@ use cascade_data::problems::{Kind, Split};
 use cascade_data::ProblemSet;
 use cascade_eval::trace::FirstToken;
 use cascade_eval::{share_interval, Bootstrap, Phase, SetReport, WordProblems, WordProblemsReport};
-use cascade_report::{Evidence, Figure, Figures, Table};
+use cascade_reproduce::report::{Evidence, Figure, Figures, Table};
 use clap::Args;
 
 use crate::args::{batch_size, ModelArgs};

@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 
 use anyhow::Result;
-use cascade_theory::{simulate, AcceptanceRate, CostCoefficient, Drafter, Simulated, System};
+use cascade_reproduce::theory::{
+    simulate, AcceptanceRate, CostCoefficient, Drafter, Simulated, System,
+};
 use clap::Args;
 use serde::Serialize;
 

@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Figure, Line, Plot, Table};
-use cascade_theory::rejection::{
+use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
+use cascade_reproduce::theory::rejection::{
     expected_batch_limit, expected_batch_rejections, Algorithm, Player,
 };
-use cascade_theory::Estimate;
+use cascade_reproduce::theory::Estimate;
 use clap::Args;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Expected speedups of drafting, by formula and by simulation.
 
 use anyhow::{ensure, Result};
-use cascade_theory::{
+use cascade_reproduce::theory::{
     best_horizontal, best_speculative, best_vertical, Drafter, Horizontal, Segment, Speculative,
     Vertical,
 };

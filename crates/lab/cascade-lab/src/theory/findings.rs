@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
 use cascade_models::DeviceSpec;
-use cascade_report::{refuse_foreign, Evidence, Figure, Figures, Manifest, Plot, Report, Table};
-use cascade_theory::Estimate;
+use cascade_reproduce::report::{
+    refuse_foreign, Evidence, Figure, Figures, Manifest, Plot, Report, Table,
+};
+use cascade_reproduce::theory::Estimate;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::{json, Value};

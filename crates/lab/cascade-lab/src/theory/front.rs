@@ -1,11 +1,11 @@
 //! `cascade-lab theory front`: Theorems 4 and 5.
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Figure, Line, Plot, Table};
-use cascade_theory::rejection::{
+use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
+use cascade_reproduce::theory::rejection::{
     expected_over_acceptance, AcceptMore, Algorithm, OverAcceptance, Player,
 };
-use cascade_theory::Estimate;
+use cascade_reproduce::theory::Estimate;
 use clap::Args;
 use serde_json::json;
 

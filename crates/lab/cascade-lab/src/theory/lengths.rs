@@ -1,9 +1,11 @@
 //! `cascade-lab theory mdp`: when to stop drafting.
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
-use cascade_theory::mdp::{expected_time, simulate_policy, Costs, Played, Policy, Solution};
-use cascade_theory::CostCoefficient;
+use cascade_reproduce::report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_reproduce::theory::mdp::{
+    expected_time, simulate_policy, Costs, Played, Policy, Solution,
+};
+use cascade_reproduce::theory::CostCoefficient;
 use clap::Args;
 use serde_json::json;
 

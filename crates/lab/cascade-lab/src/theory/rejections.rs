@@ -1,9 +1,9 @@
 //! `cascade-lab theory rejections`: Theorem 1.
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Line, Plot, Table};
-use cascade_theory::rejection::{expected_rejections, Algorithm, Player, Rejections};
-use cascade_theory::Estimate;
+use cascade_reproduce::report::{Axis, Evidence, Line, Plot, Table};
+use cascade_reproduce::theory::rejection::{expected_rejections, Algorithm, Player, Rejections};
+use cascade_reproduce::theory::Estimate;
 use clap::Args;
 use serde_json::json;
 

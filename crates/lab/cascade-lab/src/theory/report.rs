@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use cascade_theory::{Best, Drafter, Simulated, System};
+use cascade_reproduce::theory::{Best, Drafter, Simulated, System};
 use serde::Serialize;
 
 use super::args::{OutputArgs, SearchArgs, SimulationRecord};

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU64;
 
 use anyhow::Result;
-use cascade_theory::{table1, Horizontal, ModelSizes, Table1Row};
+use cascade_reproduce::theory::{table1, Horizontal, ModelSizes, Table1Row};
 
 use serde_json::{json, Value};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
-use cascade_report::is_result_file;
+use cascade_reproduce::report::is_result_file;
 use cascade_train::{Epoch, Fit, Network};
 use serde_json::json;
 
@@ -39,7 +39,7 @@ impl TrainingFolder<'_> {
             );
         }
         if !trained {
-            cascade_report::refuse_foreign(self.0, files)?;
+            cascade_reproduce::report::refuse_foreign(self.0, files)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::Sampling;
 use cascade_eval::trace::{RecordedSampling, Trace};
 use cascade_models::DType;
-use cascade_report::Evidence;
+use cascade_reproduce::report::Evidence;
 use cascade_train::{
     HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
 };

@@ -1,6 +1,6 @@
 //! Drafters side by side, by category: tokens per forward, and walltime where the target ran.
 
-use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
+use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 
 use super::data::{Data, Sheet, INTERVALS};
 use super::{notes, Made};
@@ -11,19 +11,19 @@ use crate::Result;
 struct Measure {
     title: &'static str,
     unit: &'static str,
-    of: fn(&Sheet<'_>, usize, &Data) -> Option<Figure>,
+    of: fn(&Sheet<'_>, usize) -> Option<Figure>,
 }
 
 const TOKENS: Measure = Measure {
     title: "tokens per forward of the target",
     unit: "tokens per forward",
-    of: |sheet, variant, data| sheet.acceptance_length(variant).figure(data.bootstrap()),
+    of: |sheet, variant| sheet.acceptance_length(variant).figure(),
 };
 
 const WALLTIME: Measure = Measure {
     title: "walltime × plain",
     unit: "× plain decoding",
-    of: |sheet, variant, _| sheet.speedup(variant),
+    of: |sheet, variant| sheet.speedup(variant),
 };
 
 pub(super) fn made(data: &Data) -> Result<Made> {
@@ -52,7 +52,7 @@ fn add(made: &mut Made, data: &Data, measure: &Measure) -> Result<Option<String>
     for (variant, of) in data.variants.iter().enumerate() {
         let name = &data.definition.rows[of.row].algorithm;
         let right = data.failure(variant).is_none();
-        let figure = |sheet: &Sheet<'_>| (measure.of)(sheet, variant, data).filter(|_| right);
+        let figure = |sheet: &Sheet<'_>| (measure.of)(sheet, variant).filter(|_| right);
         let figures: Vec<Option<Figure>> = sheets.iter().map(figure).collect();
         if let Some(all) = figures.last().copied().flatten() {
             found.push(format!("{name} {:.3}", all.value));
@@ -61,8 +61,7 @@ fn add(made: &mut Made, data: &Data, measure: &Measure) -> Result<Option<String>
         table = table.figures(column.decimals(3).unit(measure.unit).intervals(INTERVALS))?;
         bars.push(Bars::new(name, data.plan.evidence, figures));
     }
-    made.tables
-        .push(all_notes(data).into_iter().fold(table, Table::note));
+    made.tables.push(table.notes(all_notes(data)));
     let plot = Plot::bars(&title, names, Axis::new(measure.unit), bars)?;
     made.plots.push((plot, caption(data)));
     let found = found.join(", ");
@@ -83,11 +82,8 @@ fn groups(data: &Data) -> Vec<(String, Sheet<'_>)> {
 
 fn all_notes(data: &Data) -> Vec<String> {
     let mut said = vec![notes::endings(&data.sheet(|_| true))];
-    let others = left_out(data).into_iter().chain(notes::all(data));
-    said.extend(others.map(|note| match data.plan.evidence {
-        Evidence::Replayed => note.replace("plain decoding's", "the recorded one"),
-        _ => note,
-    }));
+    said.extend(left_out(data));
+    said.extend(notes::all(data));
     said
 }
 
@@ -105,7 +101,7 @@ fn capital(text: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// Rows whose drafters the models do not have.
+/// Rows that are left out since the models lack a drafter.
 fn left_out(data: &Data) -> Option<String> {
     let lacking: Vec<String> = data
         .definition

@@ -1,12 +1,12 @@
-//! Cascades beside each other, by SWI and by walltime.
+//! Cascades compared by SWI and by walltime.
 
+use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 use cascade_eval::CostTable;
-use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 
 use super::data::{Data, Ratio, Sheet, INTERVALS};
 use super::{notes, Made};
 use crate::variant::{names, Setting};
-use crate::{Metric, Result, Row};
+use crate::{Metric, Result, Row, Variant};
 
 /// A line of a table: one variant of a row, or a row that has none.
 struct Line<'a> {
@@ -40,18 +40,14 @@ pub(super) fn made(data: &Data) -> Result<Made> {
     Ok(made)
 }
 
-/// The best of each row, by all metrics and on all datasets beside each other.
+/// The best of each row: a column for each metric on each dataset.
 fn overview(data: &Data, columns: Vec<Figures>) -> Result<Table> {
-    let rows = &data.definition.rows;
-    let algorithms = rows.iter().map(|row| row.algorithm.clone());
-    let drafters = rows.iter().map(|row| names(&row.drafters));
-    let mut table = Table::new("Summary: the best of each row")
-        .labels("Algorithm", algorithms)?
-        .labels("Drafters", drafters)?;
-    for column in columns {
-        table = table.figures(column)?;
-    }
-    Ok(table.note(format!("{}.", notes::title(data))))
+    let rows = data.definition.rows.iter();
+    let table = Table::new("Summary: the best of each row")
+        .labels("Algorithm", rows.clone().map(|row| row.algorithm.as_str()))?
+        .labels("Drafters", rows.map(|row| names(&row.drafters)))?
+        .note(format!("{}.", notes::title(data)));
+    columns.into_iter().try_fold(table, Table::figures)
 }
 
 fn add(
@@ -77,8 +73,7 @@ fn add(
     if of_paper != dataset {
         table = table.note(format!("The paper's figures are of {of_paper}."));
     }
-    let notes = scored.notes(costs.as_ref()).into_iter();
-    made.tables.push(notes.fold(table, Table::note));
+    made.tables.push(table.notes(scored.notes(costs.as_ref())));
     let plot = scored.plot(&title, &lines, metric)?;
     made.plots.extend(plot.map(|plot| (plot, caption(data))));
     if let Some(sentence) = scored.finding(dataset, metric) {
@@ -107,9 +102,6 @@ fn ratios(data: &Data, sheet: &Sheet<'_>, costs: Option<&CostTable>) -> Result<O
     costs.map(|costs| all(costs).collect()).transpose()
 }
 
-/// Prompts below which nothing is concluded.
-const FEWEST: usize = 30;
-
 /// The variants with what they are compared by. The best are chosen on one half of the prompts, and
 /// every figure is of the other: a figure of the prompts that chose would flatter whatever row
 /// tries most.
@@ -121,7 +113,7 @@ struct Scored<'a> {
     chosen_on: Option<usize>,
     /// SWI of each variant, if there are costs.
     ratios: Option<Vec<Ratio>>,
-    /// What is compared, on the prompts that choose; `None` for variants whose output is wrong.
+    /// What is compared, on the prompts that choose; `None` for variants with wrong output.
     scores: Vec<Option<f64>>,
 }
 
@@ -159,9 +151,7 @@ impl<'a> Scored<'a> {
     }
 
     fn variants_of(&self, row: usize) -> Vec<usize> {
-        (0..self.data.variants.len())
-            .filter(|&variant| self.data.variants[variant].row == row)
-            .collect()
+        self.data.variants_that(|variant| variant.row == row)
     }
 
     fn best(&self, variants: &[usize]) -> Option<usize> {
@@ -174,7 +164,7 @@ impl<'a> Scored<'a> {
         variants.iter().rev().max_by(better).copied()
     }
 
-    /// Of each row, the paper's variant and the best one.
+    /// The lines of all rows.
     fn lines(&self, dataset: &str, metric: Metric) -> Vec<Line<'a>> {
         let of_paper = self.data.definition.of_paper(dataset);
         let rows = 0..self.data.definition.rows.len();
@@ -182,7 +172,7 @@ impl<'a> Scored<'a> {
             .collect()
     }
 
-    /// The same of one row.
+    /// The lines of one row: the paper's variant and the best one.
     fn lines_of(&self, row: usize, of_paper: &str, metric: Metric) -> Vec<Line<'a>> {
         let variants = self.variants_of(row);
         let row = &self.data.definition.rows[row];
@@ -222,68 +212,46 @@ impl<'a> Scored<'a> {
     /// The best variant of the rows without Max-Gram and with a neural drafter: speculative
     /// decoding.
     fn best_speculative(&self) -> Option<usize> {
-        let variants: Vec<usize> = (0..self.data.variants.len())
-            .filter(|&variant| {
-                let drafters = &self.data.variants[variant].drafters;
-                drafters.len() == 1 && drafters[0].is_neural()
-            })
-            .collect();
-        self.best(&variants)
+        let speculates =
+            |variant: &Variant| matches!(variant.drafters[..], [role] if role.is_neural());
+        self.best(&self.data.variants_that(speculates))
     }
 
     /// The best variant with Max-Gram below a neural drafter.
     fn best_cascade(&self) -> Option<usize> {
-        let variants: Vec<usize> = (0..self.data.variants.len())
-            .filter(|&variant| self.data.variants[variant].drafters.len() > 1)
-            .collect();
-        self.best(&variants)
+        let is_cascade = |variant: &Variant| variant.drafters.len() > 1;
+        self.best(&self.data.variants_that(is_cascade))
     }
 
     fn table(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
         let evidence = self.data.plan.evidence;
-        let table = self.label_columns(Table::new(title), lines)?;
-        let mut table = match metric {
+        let mut table = self.label_columns(Table::new(title), lines)?;
+        table = match metric {
             Metric::Walltime => self.walltime_columns(table, lines)?,
             _ => self.swi_columns(table, lines)?,
         };
-        let lengths = self.each(lines, |variant| {
-            self.sheet
-                .acceptance_length(variant)
-                .figure(self.data.bootstrap())
+        let lengths = self.column(lines, "tokens per target forward", evidence, |variant| {
+            self.sheet.acceptance_length(variant).figure()
         });
-        table = table.figures(
-            Figures::new("tokens per target forward", evidence, lengths).intervals(INTERVALS),
-        )?;
-        table = table.labels(
-            "Calls per token",
-            lines.iter().map(|line| self.calls(line.variant)),
-        )?;
-        if metric != Metric::Walltime && self.sheet.speedup(0).is_some() {
-            let speedups = self.each(lines, |variant| self.sheet.speedup(variant));
-            table = table.figures(
-                Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS),
-            )?;
+        let calls = lines.iter().map(|line| self.calls(line.variant));
+        table = table.figures(lengths)?.labels("Calls per token", calls)?;
+        if metric == Metric::Walltime || self.sheet.speedup(0).is_none() {
+            return Ok(table);
         }
-        Ok(table)
+        table.figures(self.speedups(lines))
     }
 
     fn label_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
         let describe = |line: &Line<'_>| {
-            line.variant.map_or("-".to_owned(), |variant| {
-                self.data.variants[variant].describe()
-            })
+            let variant = line.variant.map(|variant| &self.data.variants[variant]);
+            variant.map_or("-".to_owned(), Variant::describe)
         };
-        Ok(table
-            .labels(
-                "Algorithm",
-                lines.iter().map(|line| line.row.algorithm.clone()),
-            )?
-            .labels(
-                "Drafters",
-                lines.iter().map(|line| names(&line.row.drafters)),
-            )?
+        let rows = || lines.iter().map(|line| line.row);
+        table
+            .labels("Algorithm", rows().map(|row| row.algorithm.as_str()))?
+            .labels("Drafters", rows().map(|row| names(&row.drafters)))?
             .labels("Hyperparameters", lines.iter().map(describe))?
-            .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?)
+            .labels("Chosen", lines.iter().map(|line| line.chosen.as_str()))
     }
 
     /// Calls of each place by emitted token.
@@ -298,56 +266,59 @@ impl<'a> Scored<'a> {
     }
 
     fn swi_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
-        let evidence = Evidence::Modelled;
-        let bootstrap = self.data.bootstrap();
         let ratio = |variant: usize| self.ratios.as_ref().map(|ratios| &ratios[variant]);
-        let mut table = table;
-        if let Some(paper) = papers(lines, |value| value) {
-            table = table.figures(Figures::new("SWI", Evidence::Paper, paper))?;
-        }
-        let totals = self.each(lines, |variant| ratio(variant)?.figure(bootstrap));
-        let means = self.each(lines, |variant| ratio(variant)?.mean_figure(bootstrap));
-        table = table
-            .figures(Figures::new("SWI", evidence, totals).intervals(INTERVALS))?
-            .figures(
-                Figures::new("mean of the prompts' SWI", evidence, means).intervals(INTERVALS),
-            )?;
-        if let Some(speculative) = self.best_speculative() {
-            let over = self.each(lines, |variant| {
-                ratio(variant)?.over(ratio(speculative)?, bootstrap)
-            });
-            table = table
-                .figures(Figures::new("× best S Decoding", evidence, over).intervals(INTERVALS))?;
-        }
-        Ok(table)
+        let ours = |header: &str, of: &dyn Fn(usize) -> Option<Figure>| {
+            self.column(lines, header, Evidence::Modelled, of)
+        };
+        let table = table
+            .figures_if_any(papers(lines, "SWI", |value| value))?
+            .figures(ours("SWI", &|variant| ratio(variant)?.figure()))?
+            .figures(ours("mean of the prompts' SWI", &|variant| {
+                ratio(variant)?.mean_figure()
+            }))?;
+        let Some(speculative) = self.best_speculative() else {
+            return Ok(table);
+        };
+        table.figures(ours("× best S Decoding", &|variant| {
+            ratio(variant)?.over(ratio(speculative)?)
+        }))
     }
 
     fn walltime_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
-        let evidence = self.data.plan.evidence;
-        let mut table = table;
-        if let Some(paper) = papers(lines, |value| value) {
-            table =
-                table.figures(Figures::new("walltime", Evidence::Paper, paper).unit("tokens/s"))?;
-        }
+        let papers_speed = papers(lines, "walltime", |value| value).unit("tokens/s");
+        let mut table = table.figures_if_any(papers_speed)?;
         if let Some(plain) = lines.first().and_then(|line| line.paper) {
-            if let Some(paper) = papers(lines, |value| value / plain) {
-                table = table.figures(Figures::new("walltime × plain", Evidence::Paper, paper))?;
-            }
+            let ratios = papers(lines, "walltime × plain", |value| value / plain);
+            table = table.figures_if_any(ratios)?;
         }
-        let rates = self.each(lines, |variant| self.sheet.tokens_per_second(variant));
-        let speedups = self.each(lines, |variant| self.sheet.speedup(variant));
-        Ok(table
-            .figures(
-                Figures::new("walltime", evidence, rates)
-                    .unit("tokens/s")
-                    .decimals(1)
-                    .intervals(INTERVALS),
-            )?
-            .figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?)
+        let evidence = self.data.plan.evidence;
+        let rates = self.column(lines, "walltime", evidence, |variant| {
+            self.sheet.tokens_per_second(variant)
+        });
+        table
+            .figures(rates.unit("tokens/s").decimals(1))?
+            .figures(self.speedups(lines))
     }
 
-    /// A figure for each line, none for rows without a variant and for variants whose output is
-    /// wrong.
+    fn speedups(&self, lines: &[Line<'_>]) -> Figures {
+        let evidence = self.data.plan.evidence;
+        self.column(lines, "walltime × plain", evidence, |variant| {
+            self.sheet.speedup(variant)
+        })
+    }
+
+    /// A column with a figure for each line.
+    fn column(
+        &self,
+        lines: &[Line<'_>],
+        header: &str,
+        evidence: Evidence,
+        of: impl Fn(usize) -> Option<Figure>,
+    ) -> Figures {
+        Figures::new(header, evidence, self.each(lines, of)).intervals(INTERVALS)
+    }
+
+    /// A figure for each line; none for rows without a variant and for variants with wrong output.
     fn each(
         &self,
         lines: &[Line<'_>],
@@ -374,24 +345,15 @@ impl<'a> Scored<'a> {
             notes.push("All cascades take turns on each prompt; the speed is the median over prompts of plain decoding's time by the cascade's.".to_owned());
         }
         let rows = self.data.definition.rows.iter();
-        notes.extend(
-            rows.filter_map(|row| Some(format!("{}: {}", row.algorithm, row.absent.as_ref()?))),
-        );
-        let rows = self.data.definition.rows.iter().enumerate();
-        let tried = rows
-            .filter(|(_, row)| !row.drafters.is_empty())
-            .map(|(index, row)| {
-                format!(
-                    "{} ({}) {}",
-                    row.algorithm,
-                    names(&row.drafters),
-                    self.variants_of(index).len()
-                )
-            });
-        notes.push(format!(
-            "Settings tried: {}.",
-            tried.collect::<Vec<_>>().join(", ")
-        ));
+        let absent = |row: &Row| Some(format!("{}: {}", row.algorithm, row.absent.as_ref()?));
+        notes.extend(rows.clone().filter_map(absent));
+        let drafting = rows.enumerate().filter(|(_, row)| !row.drafters.is_empty());
+        let tried = drafting.map(|(index, row)| {
+            let (name, drafters) = (&row.algorithm, names(&row.drafters));
+            format!("{name} ({drafters}) {}", self.variants_of(index).len())
+        });
+        let tried = tried.collect::<Vec<_>>().join(", ");
+        notes.push(format!("Settings tried: {tried}."));
         notes.extend(self.edge());
         notes.extend(notes::all(self.data));
         notes
@@ -400,11 +362,7 @@ impl<'a> Scored<'a> {
     /// How many prompts, and which chose.
     fn prompts(&self) -> String {
         let prompts = self.sheet.prompts();
-        let few = if prompts < FEWEST {
-            format!(" Fewer than {FEWEST}: no verdict.")
-        } else {
-            String::new()
-        };
+        let few = notes::few(prompts);
         match self.chosen_on {
             Some(others) => format!(
                 "{prompts} prompts. The best settings are chosen on {others} other prompts.{few}"
@@ -442,7 +400,7 @@ impl<'a> Scored<'a> {
     /// What variants are compared by, with its interval.
     fn figure(&self, variant: usize) -> Option<Figure> {
         match &self.ratios {
-            Some(ratios) => ratios[variant].figure(self.data.bootstrap()),
+            Some(ratios) => ratios[variant].figure(),
             None => self.sheet.speedup(variant),
         }
     }
@@ -498,7 +456,8 @@ impl<'a> Scored<'a> {
         Ok(Some(Plot::bars(title, groups, Axis::new(axis), bars)?))
     }
 
-    /// The best cascade beside the best speculative decoding; without one, the best of each row.
+    /// The best cascade compared with the best speculative decoding, or the best of each row if
+    /// nothing decodes speculatively.
     fn finding(&self, dataset: &str, metric: Metric) -> Option<String> {
         match self.best_speculative() {
             Some(speculative) => self.beside(speculative, dataset, metric),
@@ -522,9 +481,8 @@ impl<'a> Scored<'a> {
         let cascade = self.best_cascade()?;
         let label = |variant: usize| self.data.variants[variant].id.clone();
         let (a, b) = (self.value(cascade)?, self.value(speculative)?);
-        let bootstrap = self.data.bootstrap();
         let ratios = self.ratios.as_ref();
-        let ratio = ratios.and_then(|ratios| ratios[cascade].over(&ratios[speculative], bootstrap));
+        let ratio = ratios.and_then(|ratios| ratios[cascade].over(&ratios[speculative]));
         let interval = ratio.and_then(|ratio| ratio.interval);
         let said = interval.map_or_else(String::new, |interval| {
             format!(
@@ -541,11 +499,11 @@ impl<'a> Scored<'a> {
         let (cascade, speculative) = (label(cascade), label(speculative));
         let title = metric.title();
         let prompts = self.sheet.prompts();
-        if prompts < FEWEST {
+        if prompts < notes::FEWEST {
             return Some(format!(
                 "{dataset}, {title}: {best} {a:.2} ({cascade}), {other} {b:.2} ({speculative}); no verdict \
                  from {prompts} prompts, give --limit {} or more.",
-                2 * FEWEST
+                2 * notes::FEWEST
             ));
         }
         let by_values = if a > b { "beats" } else { "does not beat" };
@@ -556,11 +514,10 @@ impl<'a> Scored<'a> {
     }
 }
 
-/// The paper's figures, if there is one.
-fn papers(lines: &[Line<'_>], of: impl Fn(f64) -> f64) -> Option<Vec<Option<Figure>>> {
-    let figures: Vec<Option<Figure>> = lines
+/// A column of the paper's figures.
+fn papers(lines: &[Line<'_>], header: &str, of: impl Fn(f64) -> f64) -> Figures {
+    let figures = lines
         .iter()
-        .map(|line| line.paper.map(|value| Figure::new(of(value))))
-        .collect();
-    figures.iter().any(Option::is_some).then_some(figures)
+        .map(|line| line.paper.map(|paper| Figure::new(of(paper))));
+    Figures::new(header, Evidence::Paper, figures)
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::report::{Figure, Results};
 use cascade_eval::{median, Bootstrap, CostTable, Endings};
-use cascade_report::{Figure, Results};
 
 use crate::plan::Plan;
 use crate::record::Run;
@@ -54,26 +54,37 @@ impl Data {
         self.answered.len()
     }
 
-    /// The intervals of this folder.
-    pub(super) fn bootstrap(&self) -> Bootstrap {
+    fn bootstrap(&self) -> Bootstrap {
         Bootstrap {
             seed: self.plan.seed,
             ..Bootstrap::default()
         }
     }
 
+    /// Runs that differ from plain decoding: by rounding, or by more than it explains.
+    fn different(&self, near_tie: bool) -> usize {
+        let runs = self.answered.iter().flat_map(|(_, runs)| runs);
+        runs.filter_map(|run| run.differs)
+            .filter(|differs| differs.is_near_tie() == near_tie)
+            .count()
+    }
+
     /// Runs that differ from plain decoding by more than rounding explains.
     pub(super) fn unequal(&self) -> usize {
-        let runs = self.answered.iter().flat_map(|(_, runs)| runs);
-        runs.filter(|run| run.differs.is_some_and(|d| !d.is_near_tie()))
-            .count()
+        self.different(false)
     }
 
     /// Runs that differ from plain decoding by rounding.
     pub(super) fn near_ties(&self) -> usize {
-        let runs = self.answered.iter().flat_map(|(_, runs)| runs);
-        runs.filter(|run| run.differs.is_some_and(|d| d.is_near_tie()))
-            .count()
+        self.different(true)
+    }
+
+    /// The variants that a test chooses, by their numbers.
+    pub(super) fn variants_that(&self, wanted: impl Fn(&Variant) -> bool) -> Vec<usize> {
+        let all = self.variants.iter().enumerate();
+        all.filter(|(_, variant)| wanted(variant))
+            .map(|(number, _)| number)
+            .collect()
     }
 
     /// The prompts of a dataset.
@@ -156,6 +167,7 @@ pub(super) struct Sheet<'a> {
 pub(super) struct Ratio {
     gained: Vec<f64>,
     taken: Vec<f64>,
+    bootstrap: Bootstrap,
 }
 
 impl Ratio {
@@ -171,52 +183,36 @@ impl Ratio {
     }
 
     /// The ratio of the sums, with its interval.
-    pub(super) fn figure(&self, bootstrap: Bootstrap) -> Option<Figure> {
-        let value = self.value()?;
-        Some(with_interval(
-            value,
-            bootstrap.interval(self.gained.len(), |chosen| self.of(chosen)),
-        ))
+    pub(super) fn figure(&self) -> Option<Figure> {
+        self.with_interval(self.value()?, |chosen| self.of(chosen))
     }
 
     /// The mean of the prompts' own ratios, with its interval.
-    pub(super) fn mean_figure(&self, bootstrap: Bootstrap) -> Option<Figure> {
-        let each: Vec<f64> = self
-            .gained
-            .iter()
-            .zip(&self.taken)
-            .map(|(g, t)| g / t)
-            .collect();
-        mean_figure(&each, bootstrap)
+    pub(super) fn mean_figure(&self) -> Option<Figure> {
+        let each = |i: &usize| self.gained[*i] / self.taken[*i];
+        let mean = |chosen: &[usize]| chosen.iter().map(each).sum::<f64>() / chosen.len() as f64;
+        let all: Vec<usize> = (0..self.gained.len()).collect();
+        let value = Some(mean(&all)).filter(|mean| mean.is_finite())?;
+        self.with_interval(value, mean)
     }
 
     /// How many times the other ratio this is, on the same prompts.
-    pub(super) fn over(&self, other: &Self, bootstrap: Bootstrap) -> Option<Figure> {
+    pub(super) fn over(&self, other: &Self) -> Option<Figure> {
         let value = self.value()? / other.value()?;
-        let of = |chosen: &[usize]| self.of(chosen) / other.of(chosen);
-        Some(with_interval(
-            value,
-            bootstrap.interval(self.gained.len(), of),
-        ))
+        self.with_interval(value, |chosen| self.of(chosen) / other.of(chosen))
     }
-}
 
-fn mean_figure(each: &[f64], bootstrap: Bootstrap) -> Option<Figure> {
-    let mean =
-        |chosen: &[usize]| chosen.iter().map(|&i| each[i]).sum::<f64>() / chosen.len() as f64;
-    let all: Vec<usize> = (0..each.len()).collect();
-    let value = mean(&all);
-    value
-        .is_finite()
-        .then(|| with_interval(value, bootstrap.interval(each.len(), mean)))
+    fn with_interval(&self, value: f64, of: impl Fn(&[usize]) -> f64) -> Option<Figure> {
+        let interval = self.bootstrap.interval(self.gained.len(), of);
+        Some(with_interval(value, interval))
+    }
 }
 
 /// Rounding may leave the value a hair outside of an interval of no width.
 fn with_interval(value: f64, interval: Option<(f64, f64)>) -> Figure {
-    match interval {
-        None => Figure::new(value),
-        Some((low, high)) => Figure::with_interval(value, low, high),
-    }
+    interval.map_or(Figure::new(value), |(low, high)| {
+        Figure::with_interval(value, low, high)
+    })
 }
 
 impl Sheet<'_> {
@@ -258,10 +254,11 @@ impl Sheet<'_> {
         Ratio {
             gained: self.runs(variant).map(gained).collect(),
             taken: self.runs(variant).map(taken).collect(),
+            bootstrap: self.data.bootstrap(),
         }
     }
 
-    /// The records of a variant whose time is known, with their seconds.
+    /// The records of a variant that have a time, with their seconds.
     pub(super) fn timed(&self, variant: usize) -> impl Iterator<Item = (&Run, f64)> {
         self.prompts.iter().filter_map(move |(prompt, runs)| {
             let seconds = self.data.walltimes.get(&(*prompt as u64))?.get(variant)?;
@@ -269,25 +266,30 @@ impl Sheet<'_> {
         })
     }
 
-    /// Tokens by seconds, of the prompts whose times are known.
+    /// Tokens by seconds, over the prompts with known times.
     pub(super) fn rate(&self, variant: usize) -> Ratio {
         let timed = self.timed(variant);
         let (gained, taken) = timed
             .map(|(run, seconds)| (run.tokens as f64, seconds))
             .unzip();
-        Ratio { gained, taken }
+        Ratio {
+            gained,
+            taken,
+            bootstrap: self.data.bootstrap(),
+        }
     }
 
     /// Seconds by token.
     pub(super) fn latency(&self, variant: usize) -> Ratio {
-        let Ratio { gained, taken } = self.rate(variant);
+        let rate = self.rate(variant);
         Ratio {
-            gained: taken,
-            taken: gained,
+            gained: rate.taken,
+            taken: rate.gained,
+            ..rate
         }
     }
 
-    /// Those of the prompts that a test of their first record chooses.
+    /// The prompts of this sheet that a test of their first record chooses.
     pub(super) fn only(&self, wanted: impl Fn(&Run) -> bool) -> Self {
         let mut sheet = self.clone();
         sheet
@@ -306,24 +308,23 @@ impl Sheet<'_> {
         Ok(Ratio {
             taken: taken.collect::<std::result::Result<_, _>>()?,
             gained: self.runs(variant).map(|run| run.tokens as f64).collect(),
+            bootstrap: self.data.bootstrap(),
         })
     }
 
     /// Tokens by forwards of the target.
     pub(super) fn acceptance_length(&self, variant: usize) -> Ratio {
-        Ratio {
-            gained: self.runs(variant).map(|run| run.tokens as f64).collect(),
-            taken: self.runs(variant).map(|run| run.steps as f64).collect(),
-        }
+        self.ratio(variant, |run| run.tokens as f64, |run| run.steps as f64)
     }
 
-    /// Of the steps whose draft was longer than `position`, those in which more was kept.
+    /// Steps in which more than `position` tokens were kept, by steps with a longer draft.
     pub(super) fn accepted_at(&self, variant: usize, position: usize) -> Ratio {
         let at = |counts: &[u64]| counts.get(position).copied().unwrap_or(0) as f64;
-        Ratio {
-            gained: self.runs(variant).map(|run| at(&run.accepted_at)).collect(),
-            taken: self.runs(variant).map(|run| at(&run.drafted_at)).collect(),
-        }
+        self.ratio(
+            variant,
+            |run| at(&run.accepted_at),
+            |run| at(&run.drafted_at),
+        )
     }
 
     /// Tokens emitted.
@@ -363,7 +364,7 @@ impl Sheet<'_> {
 
     /// Tokens per second.
     pub(super) fn tokens_per_second(&self, variant: usize) -> Option<Figure> {
-        self.rate(variant).figure(self.data.bootstrap())
+        self.rate(variant).figure()
     }
 
     fn seconds(&self) -> impl Iterator<Item = &Vec<f64>> {

@@ -1,4 +1,4 @@
-//! Lengths of drafts: rules beside fixed numbers, by what they discard, how often the target
+//! Lengths of drafts: rules compared with fixed numbers, by what they discard, how often the target
 //! verifies, and time.
 
 mod accuracy;

@@ -1,7 +1,7 @@
-//! What must be said beside figures.
+//! Notes below tables.
 
+use crate::report::{Evidence, Interval};
 use cascade_data::Dataset;
-use cascade_report::Interval;
 
 use super::data::{Data, Sheet};
 use crate::{PlannedModel, Suite};
@@ -71,6 +71,18 @@ pub(super) fn verdict(ratio: Interval) -> &'static str {
     }
 }
 
+/// Prompts below which nothing is concluded.
+pub(super) const FEWEST: usize = 30;
+
+/// Why no verdict is given, after a sentence; empty where there are enough prompts.
+pub(super) fn few(prompts: usize) -> String {
+    if prompts < FEWEST {
+        format!(" Fewer than {FEWEST}: no verdict.")
+    } else {
+        String::new()
+    }
+}
+
 /// How answers end: those that do not are artefacts of a model, in which drafters gain most.
 pub(super) fn endings(sheet: &Sheet<'_>) -> String {
     match sheet.endings() {
@@ -98,25 +110,26 @@ pub(super) fn all(data: &Data) -> Vec<String> {
              sample. It keeps a drafted token at most as often as the rules that draw anew, by which the paper sampled."
         ));
     }
-    if data.plan.cut > 0 {
+    let (cut, prompts) = (data.plan.cut, data.plan.prompts());
+    if cut > 0 {
+        let most = data.plan.max_new_tokens;
         notes.push(format!(
-            "{} of {} recorded answers are longer than {} tokens, and are replayed up to there.",
-            data.plan.cut,
-            data.plan.prompts(),
-            data.plan.max_new_tokens
+            "{cut} of {prompts} recorded answers are longer than {most} tokens, and are replayed up to there."
         ));
     }
-    let missing = data.plan.prompts() - data.answered();
+    let missing = prompts - data.answered();
     if missing > 0 {
         notes.push(format!(
-            "{missing} of {} prompts are not answered yet: a shard, or a run that was stopped.",
-            data.plan.prompts()
+            "{missing} of {prompts} prompts are not answered yet: a shard, or a run that was stopped."
         ));
     }
-    for dataset in &data.plan.left_out {
-        notes.push(format!(
-            "{dataset} was left out: give its files with --data {dataset}=PATH."
-        ));
+    notes.extend(data.plan.left_out.iter().map(|dataset| {
+        format!("{dataset} was left out: give its files with --data {dataset}=PATH.")
+    }));
+    if data.plan.evidence == Evidence::Replayed {
+        for note in &mut notes {
+            *note = note.replace("plain decoding's", "the recorded one");
+        }
     }
     notes
 }

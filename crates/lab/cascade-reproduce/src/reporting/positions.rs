@@ -1,6 +1,6 @@
 //! Acceptance by position in the draft (Figure 2).
 
-use cascade_report::{Axis, Figure, Figures, Line, Plot, Table};
+use crate::report::{Axis, Figure, Figures, Line, Plot, Table};
 
 use super::data::{Data, Sheet, INTERVALS};
 use super::{notes, Made};
@@ -19,15 +19,14 @@ pub(super) fn made(data: &Data) -> Result<Made> {
 }
 
 fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result<()> {
-    let variants = (0..data.variants.len())
-        .filter(|&variant| !data.variants[variant].is_plain() && data.failure(variant).is_none());
+    let drafting = data.variants_that(|variant| !variant.is_plain());
+    let variants = drafting.into_iter().filter(|&v| data.failure(v).is_none());
     let curves: Vec<Curve<'_>> = variants
         .map(|variant| Curve::of(data, sheet, variant))
         .collect();
     let title = format!("{}, {dataset}", notes::title(data));
     let table = table(data, &title, &curves)?.note(notes::endings(sheet));
-    made.tables
-        .push(notes::all(data).into_iter().fold(table, Table::note));
+    made.tables.push(table.notes(notes::all(data)));
     for found in curves.iter().filter_map(Curve::finding) {
         made.summary += &format!("\n{dataset}, {found}");
     }
@@ -45,18 +44,14 @@ struct Curve<'a> {
 
 impl<'a> Curve<'a> {
     fn of(data: &'a Data, sheet: &Sheet<'_>, variant: usize) -> Self {
-        let accepted = |position: usize| {
-            sheet
-                .accepted_at(variant, position)
-                .figure(data.bootstrap())
-        };
+        let accepted = |position: usize| sheet.accepted_at(variant, position).figure();
         Self {
             name: &data.variants[variant].id,
             accepted: (0..).map_while(accepted).collect(),
         }
     }
 
-    /// The first position beside the tenth, or the last.
+    /// The shares accepted at the first position and at the tenth, or the last.
     fn finding(&self) -> Option<String> {
         let length = self.accepted.len().min(10);
         let (first, last) = (self.accepted.first()?, self.accepted[..length].last()?);

@@ -1,16 +1,16 @@
-//! A few answers, every token of which shows who drafted it.
+//! A few answers in which every token shows who drafted it.
 
 use std::path::Path;
 
+use crate::report::{Report, Sample, Token};
 use cascade_core::LevelId;
-use cascade_report::{Report, Sample, Token};
 
 use super::data::Data;
 use crate::samples::{Sampled, Samples};
 use crate::Result;
 
 /// Adds the samples that a folder keeps of one variant: the given one, or that of most drafters. A
-/// variant whose outputs are wrong has none.
+/// variant with wrong outputs has none.
 pub(super) fn add(
     report: Report,
     data: &Data,

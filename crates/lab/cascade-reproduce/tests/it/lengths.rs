@@ -9,9 +9,10 @@ use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, He
 use cascade_config::AssembleOptions;
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
 use cascade_eval::trace::Trace;
-use cascade_report::Table;
+use cascade_reproduce::report::Table;
 use cascade_reproduce::{
-    merge, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported, Run,
+    merge, Choice, Decomposition, Definition, Error, ErrorKind, Experiment, Kind, Metric, Reported,
+    Run,
 };
 
 use crate::{reported, run, runs};
@@ -337,7 +338,7 @@ fn sampled_as_the_paper_does_every_answer_is_plain_decodings() {
     let greedy = Definition::named("disco").unwrap();
     let (config, options) = (crate::demo(), AssembleOptions::default());
     let refused = Experiment::prepare(&greedy, &config, &options, &choice).err();
-    assert!(matches!(refused, Some(Error::NotSampled { .. })));
+    assert_eq!(refused.map(|e| e.kind()), Some(ErrorKind::Request));
 }
 
 #[test]

@@ -1,17 +1,19 @@
-//! Experiments, and the sums behind their tables.
+//! Experiments, the sums behind their tables, reports, and theory.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod drafters;
 mod experiments;
 mod ledger;
 mod lengths;
+mod reports;
+mod theory;
 
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use cascade_config::Config;
-use cascade_report::{Machine, Manifest};
+use cascade_reproduce::report::{Machine, Manifest};
 use cascade_reproduce::{report, Error, Experiment, Reported, Run};
 
 /// The configuration of the embedded T5 family.

@@ -1,11 +1,10 @@
 //! F1 of the decisions to go on (DISCO, Table 4).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::Data;
-use super::super::notes;
 use super::group::Group;
-use super::lines::{begin, lines, our_column, paper_column, scaled, Line};
+use super::lines::{FigureOf, Line, Lines, Measure};
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
 use crate::{trained, Metric, Result, Row};
@@ -33,23 +32,47 @@ impl Decisions {
     }
 }
 
+/// Precision, recall and F1 of a rule's decisions: F1 = 2 · right / (went on + kept).
+const SHARES: [Measure; 3] = [
+    share("precision", |group, variant| {
+        percent(group, variant, |d| d.right, |d| d.went_on)
+    }),
+    share("recall", |group, variant| {
+        percent(group, variant, |d| d.right, |d| d.kept)
+    }),
+    share("F1", |group, variant| {
+        percent(group, variant, |d| 2 * d.right, |d| d.went_on + d.kept)
+    }),
+];
+
+const fn share(header: &'static str, of: FigureOf) -> Measure {
+    Measure {
+        header,
+        unit: "%",
+        decimals: 1,
+        evidence: None,
+        of,
+    }
+}
+
+type Count = fn(Decisions) -> u64;
+
+fn percent(group: &Group<'_>, variant: usize, right: Count, all: Count) -> Option<Figure> {
+    let count = |count: Count| move |run: &Run| count(Decisions::of(run)) as f64;
+    let share = group.reported.ratio(variant, count(right), count(all));
+    Some(share.figure()?.map(|share| 100.0 * share))
+}
+
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
     let drafts = |row: &Row| !row.drafters.is_empty();
-    let lines = lines(data, groups, &[Metric::F1], drafts);
-    let mut table = begin(
-        format!("{}: decisions to go on", notes::title(data)),
-        &lines,
-    )?
-    .labels("Setting", lines.iter().map(Line::setting))?;
-    if let Some(paper) = paper_column(&lines, Metric::F1, "F1") {
-        table = table.figures(paper.unit("%").decimals(0))?;
-    }
-    table = shares(table, data, &lines)?;
-    let trained: Vec<Option<Figure>> = lines.iter().map(|line| held_out(data, line)).collect();
-    if trained.iter().any(Option::is_some) {
-        let column = Figures::new("F1 of its training", Evidence::Replayed, trained);
-        table = table.figures(column.unit("%").decimals(1))?;
-    }
+    let lines = Lines::best(data, groups, &[Metric::F1], drafts);
+    let mut table = lines.table("decisions to go on")?;
+    table = lines.labels(table, "Setting", Line::setting)?;
+    table = lines.paper(table, Metric::F1, "F1", ("%", 0))?;
+    table = lines.ours(table, &SHARES)?;
+    let trained = lines.lines.iter().map(|line| held_out(data, line));
+    let column = Figures::new("F1 of its training", Evidence::Replayed, trained);
+    table = table.figures_if_any(column.unit("%").decimals(1))?;
     Ok(table
         .note(
             "Of the drafted tokens: a rule goes on after those that it takes to be accepted, and right are those that the target \
@@ -59,28 +82,6 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
             "F1 of its training is of predictions above ½ on outputs that the training kept back, each token after the target's \
              own; the paper's is of such predictions.",
         ))
-}
-
-/// Precision, recall and F1 of a rule's decisions.
-fn shares(table: Table, data: &Data, lines: &[Line<'_>]) -> Result<Table> {
-    type Count = fn(Decisions) -> u64;
-    let share = |header: &str, right: Count, all: Count| {
-        our_column(lines, header, data.plan.evidence, |group, variant| {
-            let share = group.reported.ratio(
-                variant,
-                |run| right(Decisions::of(run)) as f64,
-                |run| all(Decisions::of(run)) as f64,
-            );
-            Some(scaled(share.figure(data.bootstrap())?, 100.0))
-        })
-        .unit("%")
-        .decimals(1)
-    };
-    // F1 = 2 · right / (went on + kept).
-    Ok(table
-        .figures(share("precision", |d| d.right, |d| d.went_on))?
-        .figures(share("recall", |d| d.right, |d| d.kept))?
-        .figures(share("F1", |d| 2 * d.right, |d| d.went_on + d.kept))?)
 }
 
 fn held_out(data: &Data, line: &Line<'_>) -> Option<Figure> {

@@ -1,16 +1,12 @@
 //! The gain of one row over the others (SpecDec++, Table 4; DISCO, Table 5).
 
-use cascade_report::{Evidence, Figure, Table};
+use crate::report::{Evidence, Figure, Table};
 
 use super::super::data::{Data, Ratio};
-use super::super::notes;
 use super::group::Group;
-use super::lines::{begin, lines, our_column, paper_column};
+use super::lines::{FigureOf, Lines, Measure};
 use crate::draft_rule::DraftRule;
 use crate::{Metric, Result, Row};
-
-/// The speed of a variant on the prompts that are reported on.
-type SpeedOf = fn(&Group<'_>, usize) -> Ratio;
 
 /// `None` if the experiment names no row, or that row did not run and the paper has no figures.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
@@ -18,34 +14,28 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
         return Ok(None);
     };
     let other = |row: &Row| row.algorithm != *name && !row.drafters.is_empty() && !is_oracle(row);
-    let lines = lines(data, groups, &[Metric::Gain], other);
-    let by_latency = data.definition.metrics.first() == Some(&Metric::Latency);
-    let (what, how) = if by_latency {
+    let lines = Lines::best(data, groups, &[Metric::Gain], other);
+    let (header, how) = if by_latency(data) {
         ("less latency", "100 · (1 − latency / latency of the other)")
     } else {
         ("more speed", "100 · (speed / speed of the other − 1)")
     };
-    let mut table = begin(format!("{}: gain of {name}", notes::title(data)), &lines)?;
-    if let Some(paper) = paper_column(&lines, Metric::Gain, what) {
-        table = table.figures(paper.unit("%").decimals(1))?;
-    }
-    let column = |evidence, speed: SpeedOf| {
-        our_column(&lines, what, evidence, |group, variant| {
-            let subject = speed(group, row_best(group, name)?);
-            gain(data, &subject, &speed(group, variant), by_latency)
-        })
-        .unit("%")
-        .decimals(1)
+    let measure = |evidence, of: FigureOf| Measure {
+        header,
+        unit: "%",
+        decimals: 1,
+        evidence: Some(evidence),
+        of,
     };
+    let mut table = lines.table(&format!("gain of {name}"))?;
+    table = lines.paper(table, Metric::Gain, header, ("%", 1))?;
     if data.plan.evidence == Evidence::Measured {
-        let measured = column(Evidence::Measured, |group, variant| {
-            group.reported.rate(variant)
-        });
-        table = table.figures(measured)?;
+        let measured: FigureOf = |group, variant| gain(group, variant, |v| group.reported.rate(v));
+        table = lines.ours(table, &[measure(Evidence::Measured, measured)])?;
     }
-    table = table.figures(column(Evidence::Modelled, |group, variant| {
-        group.speed(&group.reported, variant)
-    }))?;
+    let modelled: FigureOf =
+        |group, variant| gain(group, variant, |v| group.speed(&group.reported, v));
+    table = lines.ours(table, &[measure(Evidence::Modelled, modelled)])?;
     Ok(Some(table.note(format!("Gain is {how}."))))
 }
 
@@ -53,41 +43,35 @@ fn is_oracle(row: &Row) -> bool {
     row.grid.rules == [DraftRule::Oracle]
 }
 
-/// The best variant of the named row.
-fn row_best(group: &Group<'_>, name: &str) -> Option<usize> {
-    let mut rows = group.data.definition.rows.iter();
-    let row = rows.find(|row| row.algorithm == name)?;
-    group.best_of(row)
+/// Whether gains are of latency, and not of speed.
+fn by_latency(data: &Data) -> bool {
+    data.definition.metrics.first() == Some(&Metric::Latency)
 }
 
-/// How much less latency, or more speed, than the other, in percent.
-fn gain(data: &Data, subject: &Ratio, other: &Ratio, by_latency: bool) -> Option<Figure> {
-    let ratio = if by_latency {
-        other.over(subject, data.bootstrap())?
+/// How much less latency, or more speed, the row that gains has than the other, in percent.
+fn gain(group: &Group<'_>, other: usize, speed: impl Fn(usize) -> Ratio) -> Option<Figure> {
+    let (subject, other) = (
+        speed(group.best_of(group.data.definition.gaining()?)?),
+        speed(other),
+    );
+    let falls = by_latency(group.data);
+    let ratio = if falls {
+        other.over(&subject)
     } else {
-        subject.over(other, data.bootstrap())?
+        subject.over(&other)
     };
-    Some(percent(ratio, by_latency))
+    Some(percent(ratio?, falls))
 }
 
 /// 100 · (1 − ratio), or 100 · (ratio − 1).
 fn percent(ratio: Figure, falls: bool) -> Figure {
-    let of = |ratio: f64| {
+    ratio.map(|ratio| {
         if falls {
             100.0 * (1.0 - ratio)
         } else {
             100.0 * (ratio - 1.0)
         }
-    };
-    match ratio.interval {
-        None => Figure::new(of(ratio.value)),
-        Some(interval) if falls => {
-            Figure::with_interval(of(ratio.value), of(interval.high), of(interval.low))
-        }
-        Some(interval) => {
-            Figure::with_interval(of(ratio.value), of(interval.low), of(interval.high))
-        }
-    }
+    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! The prompts of one dataset, and what is chosen on half of them.
 
 use super::super::data::{Data, Ratio, Sheet};
+use super::super::notes;
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
 use crate::regression::{Counted, ForwardTimes};
 use crate::{Criterion, Row, Variant};
 
-/// Prompts below which nothing is concluded.
-const FEWEST: usize = 30;
 /// R² below which a regression has found something else than the times of forwards: a busy machine.
 const EXPLAINED: f64 = 0.9;
 
@@ -41,7 +40,9 @@ impl Times {
     /// By regression over all runs that draft, if it explains them; else by the bench of single
     /// forwards; in a replay as the experiment assumes.
     fn of(data: &Data, sheet: &Sheet<'_>) -> Self {
-        let drafting = (0..data.variants.len()).filter(|&v| !data.variants[v].is_plain());
+        let drafting = data
+            .variants_that(|variant| !variant.is_plain())
+            .into_iter();
         let counted: Vec<Counted> = drafting.flat_map(|v| counted(sheet, v)).collect();
         let fit = ForwardTimes::fit(&counted);
         fit.and_then(Self::of_regression)
@@ -152,7 +153,7 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// The dataset whose figures of the paper stand beside.
+    /// The dataset of the paper's figures that these prompts are compared with.
     pub(super) fn of_paper(&self) -> &'a str {
         self.data.definition.of_paper(self.dataset)
     }
@@ -187,7 +188,7 @@ impl<'a> Group<'a> {
         self.best_by(Criterion::Speed, variants)
     }
 
-    /// The fastest of some variants on the half that chooses; those whose output is wrong are none.
+    /// The fastest of some variants with right output, on the half that chooses.
     fn best_by(&self, criterion: Criterion, variants: &[usize]) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for &variant in variants {
@@ -208,32 +209,23 @@ impl<'a> Group<'a> {
     /// The best fixed length.
     pub(super) fn best_static(&self) -> Option<usize> {
         let fixed = |variant: &Variant| variant.setting.rule.is_none() && !variant.is_plain();
-        self.best(&self.variants_that(fixed))
+        self.best(&self.data.variants_that(fixed))
     }
 
-    /// The best of the row whose gain is reported; without it, of all rules but oracles.
+    /// The best variant of the row that gains; if none is named, of all rules but oracles.
     pub(super) fn subject(&self) -> Option<usize> {
-        let definition = &self.data.definition;
-        let row = definition
-            .rows
-            .iter()
-            .find(|row| definition.gain_of.as_ref() == Some(&row.algorithm));
+        let row = self.data.definition.gaining();
         let of_row = row.and_then(|row| self.best_of(row));
         of_row.or_else(|| {
             let rules = |rule: &DraftRule| *rule != DraftRule::Oracle;
-            self.best(&self.variants_that(|v| v.setting.rule.as_ref().is_some_and(rules)))
+            let ruled = |v: &Variant| v.setting.rule.as_ref().is_some_and(rules);
+            self.best(&self.data.variants_that(ruled))
         })
-    }
-
-    fn variants_that(&self, wanted: impl Fn(&Variant) -> bool) -> Vec<usize> {
-        let all = 0..self.data.variants.len();
-        all.filter(|&variant| wanted(&self.data.variants[variant]))
-            .collect()
     }
 
     /// Whether there are enough prompts to conclude anything.
     pub(super) fn is_enough(&self) -> bool {
-        self.reported.prompts() >= FEWEST
+        self.reported.prompts() >= notes::FEWEST
     }
 
     /// How many prompts, which chose, and by what times.
@@ -247,11 +239,7 @@ impl<'a> Group<'a> {
         } else {
             format!("{prompts} prompt, on which the best is chosen too")
         };
-        let few = if self.is_enough() {
-            String::new()
-        } else {
-            format!(" Fewer than {FEWEST}: no verdict.")
-        };
+        let few = notes::few(prompts);
         let Times {
             drafter,
             target,

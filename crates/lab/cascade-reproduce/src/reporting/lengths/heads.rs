@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::{Data, INTERVALS};
 use super::super::notes;
@@ -85,11 +85,7 @@ fn named(name: &str) -> TrainedName {
 fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
     let best = |head: &PaperHead| group.best(&of_head(data, &head.name));
     let best: Vec<Option<usize>> = data.definition.heads.iter().map(best).collect();
-    let speed = |variant: usize| {
-        group
-            .speed(&group.reported, variant)
-            .figure(data.bootstrap())
-    };
+    let speed = |variant: usize| group.speed(&group.reported, variant).figure();
     let speeds: Vec<Option<Figure>> = best.iter().map(|best| best.and_then(speed)).collect();
     let threshold = |variant: usize| {
         let rule = data.variants[variant].setting.rule.as_ref();
@@ -112,10 +108,9 @@ fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
 
 fn of_head(data: &Data, name: &str) -> Vec<usize> {
     let folder = named(name).folder();
-    let is = |variant: &usize| {
-        let rule = data.variants[*variant].setting.rule.as_ref();
+    data.variants_that(|variant| {
+        let rule = variant.setting.rule.as_ref();
         let trained = rule.and_then(DraftRule::trained);
         trained.is_some_and(|trained| trained.folder() == folder)
-    };
-    (0..data.variants.len()).filter(is).collect()
+    })
 }

@@ -1,16 +1,14 @@
-//! Lines of tables: the best of each row on each dataset, and what the paper has besides.
-
-use cascade_report::{Evidence, Figure, Figures};
+//! Tables of variants on datasets: their lines, and how their columns are computed.
 
 use super::super::data::{Data, INTERVALS};
+use super::super::notes;
 use super::group::Group;
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{Criterion, Metric, Result, Row};
 
 /// One row on one dataset.
 pub(super) struct Line<'a> {
-    pub(super) dataset: String,
-    /// The dataset of the paper's figures.
-    pub(super) of_paper: String,
+    pub(super) dataset: &'a str,
     /// Where it ran; `None` for what the paper alone has.
     pub(super) group: Option<&'a Group<'a>>,
     pub(super) row: &'a Row,
@@ -30,55 +28,129 @@ impl Line<'_> {
     }
 
     /// The paper's figure.
-    pub(super) fn paper(&self, metric: Metric) -> Option<Figure> {
-        let figure = self.row.figure(&self.of_paper, metric)?;
+    fn paper(&self, metric: Metric) -> Option<Figure> {
+        let dataset = self.group.map_or(self.dataset, Group::of_paper);
+        let figure = self.row.figure(dataset, metric)?;
         Some(Figure::new(figure.value))
     }
 
     /// A figure of the variant, if it ran and its output is right.
-    pub(super) fn ours(&self, of: impl Fn(&Group<'_>, usize) -> Option<Figure>) -> Option<Figure> {
+    fn ours(&self, of: FigureOf) -> Option<Figure> {
         let (group, variant) = (self.group?, self.variant?);
-        group
-            .data
-            .failure(variant)
-            .is_none()
-            .then(|| of(group, variant))?
+        let right = group.data.failure(variant).is_none();
+        right.then(|| of(group, variant))?
     }
 }
 
-/// The lines of all rows that `wanted` chooses: those of the datasets that ran, and then what the
-/// paper has of others.
-pub(super) fn lines<'a>(
-    data: &'a Data,
-    groups: &'a [Group<'a>],
-    metrics: &[Metric],
-    wanted: impl Fn(&Row) -> bool,
-) -> Vec<Line<'a>> {
-    let rows = || data.definition.rows.iter().filter(|row| wanted(row));
-    let mut lines = Vec::new();
-    for group in groups {
-        for row in rows() {
-            lines.push(line(group, row));
-        }
-    }
-    for dataset in papers(data, groups) {
-        let has = |row: &&Row| {
-            metrics
-                .iter()
-                .any(|&metric| row.figure(&dataset, metric).is_some())
-        };
-        for row in rows().filter(has) {
-            lines.push(Line {
-                dataset: dataset.clone(),
-                of_paper: dataset.clone(),
+/// The figure of a variant on a dataset.
+pub(super) type FigureOf = fn(&Group<'_>, usize) -> Option<Figure>;
+
+/// A column of figures of variants: its header, its unit (`""` for none), decimals, evidence (that
+/// of the run if none is named), and how a figure is computed.
+pub(super) struct Measure {
+    pub(super) header: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) decimals: usize,
+    pub(super) evidence: Option<Evidence>,
+    pub(super) of: FigureOf,
+}
+
+/// The lines of a table.
+pub(super) struct Lines<'a> {
+    pub(super) data: &'a Data,
+    pub(super) lines: Vec<Line<'a>>,
+}
+
+impl<'a> Lines<'a> {
+    /// The best of all rows that `wanted` chooses: those of the datasets that ran, and then what
+    /// the paper has of others by one of the metrics.
+    pub(super) fn best(
+        data: &'a Data,
+        groups: &'a [Group<'a>],
+        metrics: &[Metric],
+        wanted: impl Fn(&Row) -> bool,
+    ) -> Self {
+        let rows = || data.definition.rows.iter().filter(|row| wanted(row));
+        let ran = groups
+            .iter()
+            .flat_map(|group| rows().map(move |row| line(group, row)));
+        let mut lines: Vec<Line<'_>> = ran.collect();
+        for dataset in papers(data, groups) {
+            let has = |row: &Row| metrics.iter().any(|&m| row.figure(dataset, m).is_some());
+            lines.extend(rows().filter(|row| has(row)).map(|row| Line {
+                dataset,
                 group: None,
                 row,
                 variant: None,
                 chosen: "-".to_owned(),
-            });
+            }));
+        }
+        Self { data, lines }
+    }
+
+    /// Each of some variants on each dataset.
+    pub(super) fn of_variants(data: &'a Data, groups: &'a [Group<'a>], variants: &[usize]) -> Self {
+        let line = |group: &'a Group<'a>, variant: usize| Line {
+            dataset: group.dataset,
+            group: Some(group),
+            row: &data.definition.rows[data.variants[variant].row],
+            variant: Some(variant),
+            chosen: String::new(),
+        };
+        let lines = groups
+            .iter()
+            .flat_map(|group| variants.iter().map(move |&variant| line(group, variant)));
+        Self {
+            data,
+            lines: lines.collect(),
         }
     }
-    lines
+
+    /// A table that begins with datasets and algorithms.
+    pub(super) fn table(&self, what: &str) -> Result<Table> {
+        Table::new(format!("{}: {what}", notes::title(self.data)))
+            .labels("Dataset", self.lines.iter().map(|line| line.dataset))?
+            .labels(
+                "Algorithm",
+                self.lines.iter().map(|line| line.row.algorithm.as_str()),
+            )
+    }
+
+    /// Adds a column of text.
+    pub(super) fn labels(
+        &self,
+        table: Table,
+        header: &str,
+        of: impl Fn(&Line<'a>) -> String,
+    ) -> Result<Table> {
+        table.labels(header, self.lines.iter().map(of))
+    }
+
+    /// Adds a column of the paper's figures, if there is one.
+    pub(super) fn paper(
+        &self,
+        table: Table,
+        metric: Metric,
+        header: &str,
+        (unit, decimals): (&str, usize),
+    ) -> Result<Table> {
+        let figures = self.lines.iter().map(|line| line.paper(metric));
+        let column = Figures::new(header, Evidence::Paper, figures);
+        table.figures_if_any(column.unit(unit).decimals(decimals))
+    }
+
+    /// Adds a column of each measure.
+    pub(super) fn ours(&self, mut table: Table, measures: &[Measure]) -> Result<Table> {
+        for measure in measures {
+            let evidence = measure.evidence.unwrap_or(self.data.plan.evidence);
+            let figures = self.lines.iter().map(|line| line.ours(measure.of));
+            let column = Figures::new(measure.header, evidence, figures)
+                .unit(measure.unit)
+                .decimals(measure.decimals);
+            table = table.figures(column.intervals(INTERVALS))?;
+        }
+        Ok(table)
+    }
 }
 
 fn line<'a>(group: &'a Group<'a>, row: &'a Row) -> Line<'a> {
@@ -94,8 +166,7 @@ fn line<'a>(group: &'a Group<'a>, row: &'a Row) -> Line<'a> {
         (n, _) => format!("best of {n}{by}"),
     };
     Line {
-        dataset: group.dataset.to_owned(),
-        of_paper: group.of_paper().to_owned(),
+        dataset: group.dataset,
         group: Some(group),
         row,
         variant: group.best_of(row),
@@ -104,53 +175,14 @@ fn line<'a>(group: &'a Group<'a>, row: &'a Row) -> Line<'a> {
 }
 
 /// Datasets that the paper has figures of and that did not run.
-fn papers(data: &Data, groups: &[Group<'_>]) -> Vec<String> {
-    let mut datasets: Vec<String> = Vec::new();
+fn papers<'a>(data: &'a Data, groups: &[Group<'_>]) -> Vec<&'a str> {
+    let mut datasets: Vec<&str> = Vec::new();
     for figure in data.definition.rows.iter().flat_map(|row| &row.paper) {
-        let ran = groups
-            .iter()
-            .any(|group| group.of_paper() == figure.dataset);
-        if !ran && !datasets.contains(&figure.dataset) {
-            datasets.push(figure.dataset.clone());
+        let dataset = figure.dataset.as_str();
+        let ran = groups.iter().any(|group| group.of_paper() == dataset);
+        if !ran && !datasets.contains(&dataset) {
+            datasets.push(dataset);
         }
     }
     datasets
-}
-
-/// A column of the paper's figures, if there is one.
-pub(super) fn paper_column(lines: &[Line<'_>], metric: Metric, header: &str) -> Option<Figures> {
-    let figures: Vec<Option<Figure>> = lines.iter().map(|line| line.paper(metric)).collect();
-    let some = figures.iter().any(Option::is_some);
-    some.then(|| Figures::new(header, Evidence::Paper, figures))
-}
-
-/// A column of ours.
-pub(super) fn our_column(
-    lines: &[Line<'_>],
-    header: &str,
-    evidence: Evidence,
-    of: impl Fn(&Group<'_>, usize) -> Option<Figure>,
-) -> Figures {
-    let figures: Vec<Option<Figure>> = lines.iter().map(|line| line.ours(&of)).collect();
-    Figures::new(header, evidence, figures).intervals(INTERVALS)
-}
-
-/// A figure times a number.
-pub(super) fn scaled(figure: Figure, by: f64) -> Figure {
-    match figure.interval {
-        None => Figure::new(by * figure.value),
-        Some(interval) => {
-            Figure::with_interval(by * figure.value, by * interval.low, by * interval.high)
-        }
-    }
-}
-
-/// A table that begins with datasets and algorithms.
-pub(super) fn begin(title: String, lines: &[Line<'_>]) -> Result<cascade_report::Table> {
-    Ok(cascade_report::Table::new(title)
-        .labels("Dataset", lines.iter().map(|line| line.dataset.clone()))?
-        .labels(
-            "Algorithm",
-            lines.iter().map(|line| line.row.algorithm.clone()),
-        )?)
 }

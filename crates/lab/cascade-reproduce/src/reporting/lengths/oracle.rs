@@ -1,11 +1,12 @@
 //! How many tokens an oracle drafts (DISCO, §2 and Table 2).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::{Data, Sheet, INTERVALS};
 use super::super::notes;
 use super::group::Group;
-use crate::{Metric, PaperFigure, Result, Row};
+use crate::record::Run;
+use crate::{Metric, PaperFigure, Result, Row, Variant};
 
 /// One dataset, or one category of it.
 struct Part<'a> {
@@ -31,10 +32,11 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
         .labels("Dataset", parts.iter().map(|part| part.name.clone()))?
         .labels("Steps", steps)?;
     for metric in [Metric::OracleLength, Metric::OracleDeviation] {
-        if let Some(paper) = paper_column(row, &parts, metric) {
-            table = table.figures(paper)?;
-        }
-        table = table.figures(our_column(data, oracle, &parts, metric))?;
+        let paper = |part: &Part<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
+        let papers = Figures::new(metric.title(), Evidence::Paper, parts.iter().map(paper));
+        table = table
+            .figures_if_any(papers.decimals(1))?
+            .figures(our_column(data, oracle, &parts, metric))?;
     }
     Ok(Some(table.note(
         "The oracle drafts exactly the tokens that the target keeps, at most 64 in a step, and none beyond the longest answer.",
@@ -56,14 +58,6 @@ fn of_paper_alone<'a>(row: &'a Row, groups: &[Group<'_>]) -> Vec<Part<'a>> {
     alone.map(part).collect()
 }
 
-/// `None` if the paper has no figure.
-fn paper_column(row: &Row, parts: &[Part<'_>], metric: Metric) -> Option<Figures> {
-    let of_paper = |part: &Part<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
-    let papers: Vec<Option<Figure>> = parts.iter().map(of_paper).collect();
-    let some = papers.iter().any(Option::is_some);
-    some.then(|| Figures::new(metric.title(), Evidence::Paper, papers).decimals(1))
-}
-
 fn our_column(data: &Data, oracle: usize, parts: &[Part<'_>], metric: Metric) -> Figures {
     let right = data.failure(oracle).is_none();
     let ours = parts.iter().map(|part| {
@@ -73,15 +67,14 @@ fn our_column(data: &Data, oracle: usize, parts: &[Part<'_>], metric: Metric) ->
             return deviation(longer, steps(sheet, oracle)).map(Figure::new);
         }
         let lengths = sheet.ratio(oracle, |run| run.drafted as f64, |run| run.steps as f64);
-        lengths.figure(data.bootstrap())
+        lengths.figure()
     });
     Figures::new(metric.title(), data.plan.evidence, ours).intervals(INTERVALS)
 }
 
 /// The variant that knows the answer.
 pub(super) fn variant(data: &Data) -> Option<usize> {
-    let is_oracle = |variant: &usize| data.variants[*variant].is_oracle();
-    (0..data.variants.len()).find(is_oracle)
+    data.variants.iter().position(Variant::is_oracle)
 }
 
 /// A dataset, and its categories if it has several.
@@ -99,14 +92,11 @@ fn parts<'a>(group: &'a Group<'a>) -> Vec<Part<'a>> {
     }];
     if categories.len() > 1 {
         parts.extend(categories.into_iter().map(|category| {
+            let own = |run: &Run| run.category.as_ref() == Some(&category);
             Part {
                 name: format!("{}, {category}", group.dataset),
                 of_paper: "",
-                sheet: Some(
-                    group
-                        .all
-                        .only(|run| run.category.as_ref() == Some(&category)),
-                ),
+                sheet: Some(group.all.only(own)),
             }
         }));
     }

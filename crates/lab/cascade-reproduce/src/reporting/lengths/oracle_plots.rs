@@ -1,6 +1,6 @@
 //! The lengths of the oracle over an answer, and how often each is (DISCO, Figures 3 to 6).
 
-use cascade_report::{Axis, Bars, Figure, Line, Plot};
+use crate::report::{Axis, Bars, Figure, Line, Plot};
 
 use super::super::data::Data;
 use super::super::notes;
@@ -35,7 +35,7 @@ fn title(data: &Data, group: &Group<'_>, what: &str) -> String {
     format!("{}, {}: {what}", notes::title(data), group.dataset)
 }
 
-/// Which part of an answer of so many steps one of them is in.
+/// The part of an answer of `steps` steps that a step is in.
 fn part(step: usize, steps: usize) -> usize {
     match steps {
         0 | 1 => 0,
@@ -55,8 +55,7 @@ fn by_part(data: &Data, group: &Group<'_>, oracle: usize) -> Result<(Plot, Strin
     let mean = |wanted: usize| {
         let sum = move |run: &Run| in_part(run, wanted).map(f64::from).sum::<f64>();
         let count = move |run: &Run| in_part(run, wanted).count() as f64;
-        let lengths = group.all.ratio(oracle, sum, count);
-        lengths.figure(data.bootstrap())
+        group.all.ratio(oracle, sum, count).figure()
     };
     let means: Vec<Option<Figure>> = (0..PARTS).map(mean).collect();
     let names = (0..PARTS).map(|at| format!("{:.1}", at as f64 / PARTS as f64));
@@ -76,10 +75,8 @@ fn histogram(data: &Data, group: &Group<'_>, oracle: usize) -> Result<(Plot, Str
     let share = |wanted: u32| {
         let is = move |length: &&u32| (**length).min(LENGTHS) == wanted;
         let count = move |run: &Run| run.lengths.iter().filter(is).count() as f64;
-        let shares = group
-            .all
-            .ratio(oracle, count, |run| run.lengths.len() as f64);
-        shares.figure(data.bootstrap())
+        let all = |run: &Run| run.lengths.len() as f64;
+        group.all.ratio(oracle, count, all).figure()
     };
     let shares: Vec<Option<Figure>> = (0..=longest).map(share).collect();
     let names = (0..=longest).map(|length| match length {
@@ -96,7 +93,7 @@ fn histogram(data: &Data, group: &Group<'_>, oracle: usize) -> Result<(Plot, Str
     Ok((plot, caption.to_owned()))
 }
 
-/// The answer of most iterations, beside the best fixed length.
+/// The answer of most iterations, drafted by the oracle and by the best fixed length.
 fn example(data: &Data, group: &Group<'_>, oracle: usize) -> Result<Option<(Plot, String)>> {
     let runs = group.all.runs(oracle).enumerate();
     // Of equally long ones the first.

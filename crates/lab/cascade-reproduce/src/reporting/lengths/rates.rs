@@ -1,17 +1,19 @@
 //! Discard and verification rates of every variant, where its time goes, and the front of the two
 //! (SpecDec++, §5.1, Lemma 3.1, Figure 3).
 
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use crate::report::{Axis, Evidence, Figure, Line, Plot, Table};
 
-use super::super::data::{Data, Ratio, INTERVALS};
+use super::super::data::{Data, Ratio};
 use super::super::notes;
 use super::group::Group;
+use super::lines::{FigureOf, Lines, Measure};
+use crate::record::Run;
 use crate::regression::Decomposition;
 use crate::Result;
 
 /// N_discarded / N.
 fn discard(group: &Group<'_>, variant: usize) -> Ratio {
-    let tokens = |run: &crate::Run| run.tokens as f64;
+    let tokens = |run: &Run| run.tokens as f64;
     group
         .all
         .ratio(variant, |run| run.discarded() as f64, tokens)
@@ -19,41 +21,67 @@ fn discard(group: &Group<'_>, variant: usize) -> Ratio {
 
 /// N_target / N.
 fn verification(group: &Group<'_>, variant: usize) -> Ratio {
-    let tokens = |run: &crate::Run| run.tokens as f64;
+    let tokens = |run: &Run| run.tokens as f64;
     group.all.ratio(variant, |run| run.steps as f64, tokens)
 }
 
-fn decomposition(group: &Group<'_>, variant: usize) -> Option<Decomposition> {
+fn part(group: &Group<'_>, variant: usize, of: impl Fn(Decomposition) -> f64) -> Option<Figure> {
     let (discarded, verified) = (discard(group, variant), verification(group, variant));
     let scale = group.times.scale();
-    Some(Decomposition::of(
+    let parts = Decomposition::of(
         discarded.value()?,
         verified.value()?,
         group.times.drafter * scale,
         group.times.target * scale,
-    ))
+    );
+    Some(Figure::new(of(parts)))
 }
 
-/// A variant that drafts, on a dataset.
-type Drafting<'a> = (&'a Group<'a>, usize);
+/// Rates, and where the time of a token goes.
+fn measures(unit: &'static str) -> [Measure; 6] {
+    let rate = |header, of| measure(header, "", None, of);
+    let time = |header, of| measure(header, unit, Some(Evidence::Modelled), of);
+    [
+        rate("discard rate", |group, v| discard(group, v).figure()),
+        rate("verification rate", |group, v| {
+            verification(group, v).figure()
+        }),
+        time("t_draft", |group, v| part(group, v, |time| time.base)),
+        time("discarded", |group, v| {
+            part(group, v, |time| time.discarded)
+        }),
+        time("verified", |group, v| part(group, v, |time| time.verified)),
+        time("per token", |group, v| part(group, v, |time| time.total())),
+    ]
+}
+
+fn measure(
+    header: &'static str,
+    unit: &'static str,
+    evidence: Option<Evidence>,
+    of: FigureOf,
+) -> Measure {
+    Measure {
+        header,
+        unit,
+        decimals: 3,
+        evidence,
+        of,
+    }
+}
 
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
     // Plain decoding drafts nothing: the lemma has no forward of a drafter for each of its tokens.
-    let drafting = |variant: &usize| !data.variants[*variant].is_plain();
-    let variants = || (0..data.variants.len()).filter(drafting);
-    let lines: Vec<Drafting<'_>> = groups
-        .iter()
-        .flat_map(|group| variants().map(move |variant| (group, variant)))
-        .collect();
-    let variants = || lines.iter().map(|&(_, variant)| &data.variants[variant]);
-    let rows = variants().map(|variant| &data.definition.rows[variant.row]);
-    let table = Table::new(format!("{}: rates and times", notes::title(data)))
-        .labels("Dataset", lines.iter().map(|(group, _)| group.dataset))?
-        .labels("Algorithm", rows.map(|row| row.algorithm.clone()))?
-        .labels("Variant", variants().map(|variant| variant.id.clone()))?
-        .figures(rate_column(data, &lines, "discard rate", discard))?
-        .figures(rate_column(data, &lines, "verification rate", verification))?;
-    let table = time_columns(table, &lines, groups[0].times.unit())?;
+    let drafting = data.variants_that(|variant| !variant.is_plain());
+    let lines = Lines::of_variants(data, groups, &drafting);
+    let table = lines.table("rates and times")?;
+    let table = lines.labels(table, "Variant", |line| {
+        let variant = line
+            .variant
+            .map(|variant| data.variants[variant].id.clone());
+        variant.unwrap_or_default()
+    })?;
+    let table = lines.ours(table, &measures(groups[0].times.unit()))?;
     Ok(table
         .note(
             "Of all prompts, as nothing is chosen by these. Discard rate: forwards of the drafter whose token was not kept, by \
@@ -64,55 +92,11 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
         ))
 }
 
-fn rate_column(
-    data: &Data,
-    lines: &[Drafting<'_>],
-    header: &str,
-    of: fn(&Group<'_>, usize) -> Ratio,
-) -> Figures {
-    let bootstrap = data.bootstrap();
-    let figures = figures(lines, |group, variant| of(group, variant).figure(bootstrap));
-    Figures::new(header, data.plan.evidence, figures)
-        .decimals(3)
-        .intervals(INTERVALS)
-}
-
-/// Where the time of a token goes.
-fn time_columns(table: Table, lines: &[Drafting<'_>], unit: &str) -> Result<Table> {
-    let part = |header: &str, of: fn(Decomposition) -> f64| {
-        let figures = figures(lines, |group, variant| {
-            Some(Figure::new(of(decomposition(group, variant)?)))
-        });
-        Figures::new(header, Evidence::Modelled, figures)
-            .decimals(3)
-            .unit(unit)
-    };
-    Ok(table
-        .figures(part("t_draft", |time| time.base))?
-        .figures(part("discarded", |time| time.discarded))?
-        .figures(part("verified", |time| time.verified))?
-        .figures(part("per token", |time| time.total()))?)
-}
-
-/// None for variants whose output is wrong.
-fn figures(
-    lines: &[Drafting<'_>],
-    of: impl Fn(&Group<'_>, usize) -> Option<Figure>,
-) -> Vec<Option<Figure>> {
-    let right = |&(group, variant): &Drafting<'_>| group.data.failure(variant).is_none();
-    let figure = |line: &Drafting<'_>| of(line.0, line.1).filter(|_| right(line));
-    lines.iter().map(figure).collect()
-}
-
-/// Of each row, the variants that no other of the row beats in both rates.
+/// A line for each row: its variants that no other of the row beats in both rates.
 pub(super) fn plot(data: &Data, group: &Group<'_>) -> Result<(Plot, String)> {
     let mut lines = Vec::new();
-    for row in data
-        .definition
-        .rows
-        .iter()
-        .filter(|row| !row.drafters.is_empty())
-    {
+    let rows = data.definition.rows.iter();
+    for row in rows.filter(|row| !row.drafters.is_empty()) {
         let variants = group.variants_of(row).into_iter();
         let points = variants.filter_map(|variant| {
             let right = data.failure(variant).is_none();

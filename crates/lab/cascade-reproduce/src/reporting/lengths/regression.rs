@@ -1,15 +1,22 @@
 //! Times of forwards by regression (SpecDec++, Table 2).
 
-use cascade_report::{Evidence, Figure, Figures, Table};
+use crate::report::{Evidence, Figure, Figures, Table};
 
 use super::super::data::Data;
-use super::super::notes;
 use super::group::{counted, Group};
-use super::lines::{begin, lines, paper_column, Line};
+use super::lines::{Line, Lines};
 use crate::regression::ForwardTimes;
 use crate::{Metric, Result, Row};
 
-const METRICS: [Metric; 3] = [Metric::DraftTime, Metric::TargetTime, Metric::R2];
+/// A time or share of a fit.
+type Of = fn(&ForwardTimes) -> Option<f64>;
+
+/// What is compared with the paper, with the unit of both and the decimals of the paper's.
+const METRICS: [(Metric, &str, usize, Of); 3] = [
+    (Metric::DraftTime, "ms", 1, |fit| Some(1e3 * fit.drafter?)),
+    (Metric::TargetTime, "ms", 1, |fit| Some(1e3 * fit.target)),
+    (Metric::R2, "", 4, |fit| Some(fit.r2)),
+];
 
 /// `None` in a replay, which has no times.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
@@ -19,43 +26,23 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     // The generations of a single variant hardly determine two times.
     let several = |row: &Row| row.variants(0).is_ok_and(|all| all.len() > 1);
     let wanted = |row: &Row| row.drafters.is_empty() || several(row);
-    let lines = lines(data, groups, &METRICS, wanted);
-    let fits: Vec<Option<ForwardTimes>> = lines.iter().map(fit).collect();
-    let runs = fits
-        .iter()
-        .map(|fit| fit.map_or(0, |fit| fit.generations).to_string());
-    let title = format!("{}: times of forwards by regression", notes::title(data));
-    let mut table = begin(title, &lines)?.labels("Generations", runs)?;
-    for metric in METRICS {
-        if let Some(paper) = paper_column(&lines, metric, metric.title()) {
-            table = table.figures(match metric {
-                Metric::R2 => paper.decimals(4),
-                _ => paper.unit("ms").decimals(1),
-            })?;
-        }
-        table = table.figures(our_column(&fits, metric))?;
+    let lines = Lines::best(data, groups, &METRICS.map(|(metric, ..)| metric), wanted);
+    let fits: Vec<Option<ForwardTimes>> = lines.lines.iter().map(fit).collect();
+    let column = |header: &str, unit: &str, of: Of| {
+        let figures = fits.iter().map(|fit| Some(Figure::new(of(fit.as_ref()?)?)));
+        let column = Figures::new(header, Evidence::Measured, figures);
+        column.unit(unit).decimals(4)
+    };
+    let runs = fits.iter().map(|fit| fit.map_or(0, |fit| fit.generations));
+    let mut table = lines
+        .table("times of forwards by regression")?
+        .labels("Generations", runs.map(|runs| runs.to_string()))?;
+    for (metric, unit, decimals, of) in METRICS {
+        table = lines.paper(table, metric, metric.title(), (unit, decimals))?;
+        table = table.figures(column(metric.title(), unit, of))?;
     }
-    let prompt = column(&fits, "of the prompt", |fit| Some(1e3 * fit.prompt));
-    table = table.figures(prompt.unit("ms"))?;
-    Ok(Some(all_notes(data).into_iter().fold(table, Table::note)))
-}
-
-fn our_column(fits: &[Option<ForwardTimes>], metric: Metric) -> Figures {
-    let header = metric.title();
-    match metric {
-        Metric::DraftTime => column(fits, header, |fit| Some(1e3 * fit.drafter?)).unit("ms"),
-        Metric::TargetTime => column(fits, header, |fit| Some(1e3 * fit.target)).unit("ms"),
-        _ => column(fits, header, |fit| Some(fit.r2)),
-    }
-}
-
-fn column(
-    fits: &[Option<ForwardTimes>],
-    header: &str,
-    of: fn(&ForwardTimes) -> Option<f64>,
-) -> Figures {
-    let figures = fits.iter().map(|fit| Some(Figure::new(of(fit.as_ref()?)?)));
-    Figures::new(header, Evidence::Measured, figures).decimals(4)
+    let prompt = column("of the prompt", "ms", |fit| Some(1e3 * fit.prompt));
+    Ok(Some(table.figures(prompt)?.notes(all_notes(data))))
 }
 
 /// Over all runs of all variants of a row on a dataset.

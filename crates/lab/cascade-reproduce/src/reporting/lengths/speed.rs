@@ -1,109 +1,88 @@
 //! Speed of the best of each row (SpecDec++, Tables 1 and 4; DISCO, Table 1).
 
-use cascade_report::{Evidence, Table};
+use crate::report::{Evidence, Table};
 
 use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
-use super::lines::{begin, lines, our_column, paper_column, scaled, Line};
+use super::lines::{FigureOf, Line, Lines, Measure};
 use crate::draft_rule::{DraftRule, Network, TrainedName};
 use crate::{Metric, Result};
 
-pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
-    let metrics = &data.definition.metrics;
-    let lines = lines(data, groups, metrics, |_| true);
-    let mut table = begin(format!("{}: speed", notes::title(data)), &lines)?
-        .labels("Setting", lines.iter().map(Line::setting))?
-        .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?;
-    for &metric in metrics {
-        if let Some(paper) = paper_column(&lines, metric, metric.title()) {
-            table = table.figures(match unit(metric) {
-                Some(unit) => paper.unit(unit),
-                None => paper,
-            })?;
-        }
-        if data.plan.evidence == Evidence::Measured {
-            table = measured(table, &lines, metric)?;
-        }
-    }
-    let table = modelled(table, data, &lines)?;
-    Ok(all_notes(data, groups).into_iter().fold(table, Table::note))
-}
-
-const fn unit(metric: Metric) -> Option<&'static str> {
-    match metric {
-        Metric::Walltime => Some("tokens/s"),
-        Metric::Latency => Some("ms per token"),
-        _ => None,
-    }
-}
-
-fn measured(table: Table, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
-    let column = our_column(
-        lines,
-        metric.title(),
-        Evidence::Measured,
-        |group, variant| {
-            let sheet = &group.reported;
-            match metric {
-                Metric::Walltime => sheet.tokens_per_second(variant),
-                Metric::Latency => {
-                    let seconds = sheet.latency(variant).figure(group.data.bootstrap())?;
-                    Some(scaled(seconds, 1e3))
-                }
-                _ => sheet.speedup(variant),
-            }
-        },
-    );
-    let column = match unit(metric) {
-        Some(unit) => column.unit(unit),
-        None => column,
+/// What was measured.
+fn measured(metric: Metric) -> Measure {
+    let (unit, decimals, of): (_, _, FigureOf) = match metric {
+        Metric::Walltime => ("tokens/s", 2, |group, variant| {
+            group.reported.tokens_per_second(variant)
+        }),
+        Metric::Latency => ("ms per token", 3, |group, variant| {
+            let seconds = group.reported.latency(variant).figure()?;
+            Some(seconds.map(|seconds| 1e3 * seconds))
+        }),
+        _ => ("", 2, |group, variant| group.reported.speedup(variant)),
     };
-    Ok(table.figures(column.decimals(if metric == Metric::Latency { 3 } else { 2 }))?)
+    Measure {
+        header: metric.title(),
+        unit,
+        decimals,
+        evidence: None,
+        of,
+    }
 }
 
 /// By counted forwards and their times, which leaves the noise of the machine out.
-fn modelled(table: Table, data: &Data, lines: &[Line<'_>]) -> Result<Table> {
-    let bootstrap = data.bootstrap();
-    let speed = our_column(
-        lines,
-        "speed × plain",
-        Evidence::Modelled,
-        |group, variant| group.speed(&group.reported, variant).figure(bootstrap),
-    );
-    let over = our_column(
-        lines,
-        "× best static",
-        Evidence::Modelled,
-        |group, variant| {
-            let best = group.speed(&group.reported, group.best_static()?);
-            group.speed(&group.reported, variant).over(&best, bootstrap)
-        },
-    );
-    let kept = our_column(
-        lines,
-        "tokens per target forward",
-        data.plan.evidence,
-        |group, variant| group.reported.acceptance_length(variant).figure(bootstrap),
-    );
-    Ok(table
-        .figures(speed)?
-        .figures(over.decimals(3))?
-        .figures(kept)?)
+const MODELLED: [Measure; 3] = [
+    counted("speed × plain", 2, Some(Evidence::Modelled), |group, v| {
+        group.speed(&group.reported, v).figure()
+    }),
+    counted("× best static", 3, Some(Evidence::Modelled), |group, v| {
+        let best = group.speed(&group.reported, group.best_static()?);
+        group.speed(&group.reported, v).over(&best)
+    }),
+    counted("tokens per target forward", 2, None, |group, v| {
+        group.reported.acceptance_length(v).figure()
+    }),
+];
+
+const fn counted(
+    header: &'static str,
+    decimals: usize,
+    evidence: Option<Evidence>,
+    of: FigureOf,
+) -> Measure {
+    Measure {
+        header,
+        unit: "",
+        decimals,
+        evidence,
+        of,
+    }
+}
+
+pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
+    let metrics = &data.definition.metrics;
+    let lines = Lines::best(data, groups, metrics, |_| true);
+    let mut table = lines.table("speed")?;
+    table = lines.labels(table, "Setting", Line::setting)?;
+    table = lines.labels(table, "Chosen", |line| line.chosen.clone())?;
+    for &metric in metrics {
+        let measure = measured(metric);
+        table = lines.paper(table, metric, measure.header, (measure.unit, 2))?;
+        if data.plan.evidence == Evidence::Measured {
+            table = lines.ours(table, &[measure])?;
+        }
+    }
+    let table = lines.ours(table, &MODELLED)?;
+    Ok(table.notes(all_notes(data, groups)))
 }
 
 fn all_notes(data: &Data, groups: &[Group<'_>]) -> Vec<String> {
     let mut said: Vec<String> = groups.iter().map(Group::note).collect();
-    for group in groups
-        .iter()
-        .filter(|group| group.of_paper() != group.dataset)
-    {
-        said.push(format!(
-            "Beside {} stand the paper's figures of {}.",
-            group.dataset,
-            group.of_paper()
-        ));
-    }
+    let others = groups.iter().map(|group| (group.dataset, group.of_paper()));
+    let others = others.filter(|(own, paper)| own != paper);
+    said.extend(
+        others.map(|(own, paper)| format!("Beside {own} stand the paper's figures of {paper}.")),
+    );
     said.extend(data.definition.notes.iter().cloned());
     said.push(
         "Speed is modelled as T = t_target · N_target + t_draft · N_draft with counted forwards; each rule begins anew with \
@@ -118,14 +97,7 @@ fn all_notes(data: &Data, groups: &[Group<'_>]) -> Vec<String> {
             .iter()
             .map(|group| format!("{}: {}", group.dataset, notes::endings(&group.all))),
     );
-    let recorded = data.plan.evidence == Evidence::Replayed;
-    said.extend(notes::all(data).into_iter().map(|note| {
-        if recorded {
-            note.replace("plain decoding's", "the recorded one")
-        } else {
-            note
-        }
-    }));
+    said.extend(notes::all(data));
     said
 }
 
@@ -223,7 +195,7 @@ fn of_group(data: &Data, group: &Group<'_>) -> String {
     let pair = group.subject().zip(group.best_static());
     if let Some((subject, fixed)) = pair {
         let (subject_id, fixed_id) = (&data.variants[subject].id, &data.variants[fixed].id);
-        let gain = speed(subject).over(&speed(fixed), data.bootstrap());
+        let gain = speed(subject).over(&speed(fixed));
         match gain.and_then(|gain| gain.interval.map(|interval| (gain.value, interval))) {
             Some((value, interval)) if group.is_enough() => {
                 let verdict = notes::verdict(interval);

@@ -1,13 +1,13 @@
 //! Samples by what they were for (DISCO, Table 3).
 
-use cascade_report::Table;
+use crate::report::Table;
 
 use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
 use crate::{PaperSplit, PlannedRule, Result};
 
-/// `None` for an experiment whose paper reports none.
+/// `None` where the paper reports no samples.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
     let splits = &data.definition.splits;
     if splits.is_empty() {

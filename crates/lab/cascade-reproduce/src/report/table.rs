@@ -1,0 +1,258 @@
+//! Tables whose columns name the evidence of their figures.
+
+mod csv;
+mod html;
+mod latex;
+mod markdown;
+
+pub(crate) use html::badge;
+
+use crate::error::{Error, Result};
+use crate::report::evidence::Evidence;
+use crate::report::figure::Figure;
+
+/// A column of figures, all of one kind of evidence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    header: String,
+    unit: String,
+    evidence: Evidence,
+    decimals: usize,
+    intervals: Option<String>,
+    figures: Vec<Option<Figure>>,
+}
+
+impl Figures {
+    /// A column. `figures` are [`Figure`]s, or `Option<Figure>`s where some are missing; two
+    /// decimals are displayed.
+    pub fn new<F: Into<Option<Figure>>>(
+        header: impl Into<String>,
+        evidence: Evidence,
+        figures: impl IntoIterator<Item = F>,
+    ) -> Self {
+        Self {
+            header: header.into(),
+            unit: String::new(),
+            evidence,
+            decimals: 2,
+            intervals: None,
+            figures: figures.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// The unit of the figures; `""` if they have none.
+    #[must_use]
+    pub fn unit(mut self, unit: impl Into<String>) -> Self {
+        self.unit = unit.into();
+        self
+    }
+
+    /// Decimals to display. CSV always has all.
+    #[must_use]
+    pub fn decimals(mut self, decimals: usize) -> Self {
+        self.decimals = decimals;
+        self
+    }
+
+    /// What the intervals are, such as `95 %, bootstrap over questions`. A column that has
+    /// intervals must say so.
+    #[must_use]
+    pub fn intervals(mut self, kind: impl Into<String>) -> Self {
+        self.intervals = Some(kind.into());
+        self
+    }
+
+    fn has_intervals(&self) -> bool {
+        self.figures
+            .iter()
+            .flatten()
+            .any(|figure| figure.interval.is_some())
+    }
+
+    /// Header and unit.
+    fn title(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.header.clone(),
+            unit => format!("{}, {unit}", self.header),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Column {
+    Labels { header: String, cells: Vec<String> },
+    Figures(Figures),
+}
+
+impl Column {
+    fn header(&self) -> &str {
+        match self {
+            Self::Labels { header, .. } => header,
+            Self::Figures(column) => &column.header,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Labels { cells, .. } => cells.len(),
+            Self::Figures(column) => column.figures.len(),
+        }
+    }
+
+    fn figures(&self) -> Option<&Figures> {
+        match self {
+            Self::Labels { .. } => None,
+            Self::Figures(column) => Some(column),
+        }
+    }
+}
+
+/// A table to read ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for
+/// programs ([`to_csv`](Self::to_csv)).
+///
+/// It is built column by column, since a column has the evidence. All columns have one cell per
+/// row, and every figure is a finite number; a column that breaks this is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    notes: Vec<String>,
+}
+
+impl Table {
+    /// A table without columns.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            columns: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds a column of text at the right.
+    ///
+    /// # Errors
+    /// Another number of cells than the columns before it have, or the name of one of them.
+    pub fn labels(
+        self,
+        header: impl Into<String>,
+        cells: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self> {
+        self.with(Column::Labels {
+            header: header.into(),
+            cells: cells.into_iter().map(Into::into).collect(),
+        })
+    }
+
+    /// Adds a column of figures at the right.
+    ///
+    /// # Errors
+    /// What [`Self::labels`] refuses, invalid figures, and intervals of a kind that is not named.
+    pub fn figures(self, column: Figures) -> Result<Self> {
+        self.check(&column)?;
+        self.with(Column::Figures(column))
+    }
+
+    /// Adds a column of figures at the right, unless all are missing.
+    ///
+    /// # Errors
+    /// What [`Self::figures`] refuses.
+    pub(crate) fn figures_if_any(self, column: Figures) -> Result<Self> {
+        if column.figures.iter().any(Option::is_some) {
+            self.figures(column)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// Adds notes below the table.
+    #[must_use]
+    pub(crate) fn notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
+    /// Adds a note below the table.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// The title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, Column::len)
+    }
+
+    /// The kinds of evidence that the table has, without repetition.
+    pub(crate) fn evidence(&self) -> Vec<Evidence> {
+        let has = |kind: &Evidence| self.all_figures().any(|column| column.evidence == *kind);
+        Evidence::ALL.into_iter().filter(has).collect()
+    }
+
+    fn all_figures(&self) -> impl Iterator<Item = &Figures> {
+        self.columns.iter().filter_map(Column::figures)
+    }
+
+    fn with(mut self, column: Column) -> Result<Self> {
+        let rows = self.rows();
+        if !self.columns.is_empty() && column.len() != rows {
+            return Err(Error::invalid(format!(
+                "the column \"{}\" of \"{}\" has {} cells and those before it have {rows}; give one cell per row, \
+                 `None` for a missing figure",
+                column.header(),
+                self.title,
+                column.len()
+            )));
+        }
+        self.columns.push(column);
+        match csv::repeated_key(&self.columns) {
+            None => Ok(self),
+            Some(key) => Err(Error::invalid(format!(
+                "\"{}\" has two columns that CSV would name `{key}`; give one of them another header",
+                self.title
+            ))),
+        }
+    }
+
+    fn check(&self, column: &Figures) -> Result<()> {
+        for (entry, figure) in column.figures.iter().enumerate() {
+            if let Some(flaw) = figure.and_then(|figure| figure.flaw()) {
+                return Err(Error::flawed(&self.title, &column.header, entry, flaw));
+            }
+        }
+        if column.has_intervals() && column.intervals.is_none() {
+            return Err(Error::invalid(format!(
+                "the column \"{}\" of \"{}\" has intervals and does not say of which kind; add \
+                 `.intervals(\"95 %, bootstrap over questions\")` or what they are",
+                column.header, self.title
+            )));
+        }
+        Ok(())
+    }
+
+    /// The caller's notes, and what must be known of intervals.
+    fn all_notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+        for column in self.all_figures().filter(|column| column.has_intervals()) {
+            let kind = column.intervals.as_deref().unwrap_or_default();
+            let name = format!("{} ({})", column.header, column.evidence);
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+                None => kinds.push((kind, vec![name])),
+                Some((_, names)) => names.push(name),
+            }
+        }
+        notes.extend(
+            kinds
+                .iter()
+                .map(|(kind, names)| format!("Intervals of {}: {kind}.", names.join(", "))),
+        );
+        notes
+    }
+}

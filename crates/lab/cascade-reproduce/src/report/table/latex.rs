@@ -1,0 +1,173 @@
+//! Tables in LaTeX.
+
+use super::{Column, Figures, Table};
+use crate::report::text::shown_line;
+
+impl Table {
+    /// The table as a LaTeX `table` with rules of booktabs: title as caption, headers with unit,
+    /// the evidence on a line of its own, figures with the decimals that are displayed, intervals
+    /// in brackets, and the notes below. A document needs `\usepackage{booktabs}`, and a font that
+    /// has the letters of the table's texts; symbols are written as commands.
+    pub fn to_latex(&self) -> String {
+        let columns: Vec<Vec<String>> = self.columns.iter().map(cells).collect();
+        let align: String = self.columns.iter().map(alignment).collect();
+        let row = |of: &dyn Fn(&Vec<String>) -> String| {
+            let cells: Vec<String> = columns.iter().map(of).collect();
+            format!("{} \\\\\n", cells.join(" & "))
+        };
+        let mut out = format!(
+            "% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\
+             \\begin{{tabular}}{{{align}}}\n\\toprule\n",
+            escaped(&self.title)
+        );
+        out += &row(&|cells| cells[0].clone());
+        out += &row(&|cells| cells[1].clone());
+        out += "\\midrule\n";
+        for index in 0..self.rows() {
+            out += &row(&|cells| cells[index + 2].clone());
+        }
+        out += "\\bottomrule\n\\end{tabular}\n";
+        for note in self.all_notes() {
+            out += &format!("\n\\par\\smallskip{{\\footnotesize {}}}\n", escaped(&note));
+        }
+        out + "\\end{table}\n"
+    }
+}
+
+fn alignment(column: &Column) -> char {
+    match column {
+        Column::Labels { .. } => 'l',
+        Column::Figures(_) => 'r',
+    }
+}
+
+/// Header, evidence, and cells.
+fn cells(column: &Column) -> Vec<String> {
+    match column {
+        Column::Labels { header, cells } => {
+            let texts = [header.as_str(), ""]
+                .into_iter()
+                .chain(cells.iter().map(String::as_str));
+            texts.map(protected).collect()
+        }
+        Column::Figures(column) => figure_cells(column),
+    }
+}
+
+fn figure_cells(column: &Figures) -> Vec<String> {
+    let header = escaped(&column.title());
+    let evidence = format!("\\emph{{{}}}", column.evidence);
+    let figures = column.figures.iter().map(|figure| match figure {
+        None => "--".to_owned(),
+        Some(figure) => figure.display(column.decimals).replace('-', "$-$"),
+    });
+    [header, evidence].into_iter().chain(figures).collect()
+}
+
+/// [`escaped`], as a cell: one that begins with a bracket or an asterisk would be taken for an
+/// argument of the `\\` before it.
+fn protected(text: &str) -> String {
+    let text = escaped(text);
+    if text.starts_with(['[', '*']) {
+        format!("{{}}{text}")
+    } else {
+        text
+    }
+}
+
+/// Text that LaTeX sets as it is, on one line.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in shown_line(text).chars() {
+        match c {
+            '\\' => out += "\\textbackslash{}",
+            '~' => out += "\\textasciitilde{}",
+            '^' => out += "\\textasciicircum{}",
+            '<' => out += "\\textless{}",
+            '>' => out += "\\textgreater{}",
+            '|' => out += "\\textbar{}",
+            '"' => out += "\\char34{}",
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
+            // A hyphen is no minus, and two of them would be a dash.
+            '-' => out += "-{}",
+            '`' | '\'' => out.extend([c, '{', '}']),
+            _ => match symbol(c) {
+                Some(symbol) => out += symbol,
+                None => out.push(c),
+            },
+        }
+    }
+    out
+}
+
+/// Symbols of our titles and headers that the fonts of LaTeX have in math alone.
+fn symbol(c: char) -> Option<&'static str> {
+    Some(match c {
+        '×' => "$\\times$",
+        '±' => "$\\pm$",
+        '≤' => "$\\leq$",
+        '≥' => "$\\geq$",
+        '≈' => "$\\approx$",
+        '−' => "$-$",
+        '→' => "$\\to$",
+        '·' => "$\\cdot$",
+        '–' => "--",
+        '…' => "\\dots{}",
+        'α' => "$\\alpha$",
+        'β' => "$\\beta$",
+        'γ' => "$\\gamma$",
+        'δ' => "$\\delta$",
+        'Δ' => "$\\Delta$",
+        'ε' => "$\\varepsilon$",
+        'λ' => "$\\lambda$",
+        'Σ' => "$\\Sigma$",
+        'τ' => "$\\tau$",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Evidence, Figure};
+
+    #[test]
+    fn nothing_in_a_text_is_a_command() {
+        assert_eq!(
+            escaped("50% of a_b & #1 {x} $y \\z ~^ <|im|>"),
+            "50\\% of a\\_b \\& \\#1 \\{x\\} \\$y \\textbackslash{}z \\textasciitilde{}\\textasciicircum{} \
+             \\textless{}\\textbar{}im\\textbar{}\\textgreater{}"
+        );
+        assert_eq!(escaped("a--b ``c''"), "a-{}-{}b `{}`{}c'{}'{}");
+        assert_eq!(
+            escaped("2.58 × α\n≤ –"),
+            "2.58 $\\times$ $\\alpha$ $\\leq$ --"
+        );
+        assert_eq!(protected("[8, 5]"), "{}[8, 5]");
+        // What is active in some position is escaped in all: these are all of TeX's characters.
+        for c in "\\{}$&#^_~%".chars() {
+            assert_ne!(escaped(&c.to_string()), c.to_string());
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_row_and_a_cell_for_each_column() {
+        let table = Table::new("Speed & cost")
+            .labels("K", ["[8]", "2_10"])
+            .unwrap()
+            .figures(
+                Figures::new(
+                    "× plain",
+                    Evidence::Measured,
+                    [Some(Figure::with_interval(2.5, -2.25, 2.75)), None],
+                )
+                .intervals("95 %"),
+            )
+            .unwrap();
+        let expected = "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n\\caption{Speed \\& cost}\n\
+                        \\begin{tabular}{lr}\n\\toprule\nK & $\\times$ plain \\\\\n & \\emph{measured} \\\\\n\\midrule\n\
+                        {}[8] & 2.50 [$-$2.25, 2.75] \\\\\n2\\_10 & -- \\\\\n\\bottomrule\n\\end{tabular}\n\n\
+                        \\par\\smallskip{\\footnotesize Intervals of $\\times$ plain (measured): 95 \\%.}\n\\end{table}\n";
+        assert_eq!(table.to_latex(), expected);
+    }
+}

@@ -1,0 +1,94 @@
+//! When to stop drafting, as a Markov decision process (Huang et al., SpecDec++: Boosting
+//! Speculative Decoding via Adaptive Candidate Lengths, §3 and §4).
+//!
+//! Target and drafter are a [`Markov`](crate::theory::rejection::Markov) chain. After every drafted
+//! token a policy drafts another one or lets the target review. It knows the drafted tokens, and so
+//! the probability that each is accepted, and not whether it will be. The time of a sequence is
+//! (Lemma 3.1)
+//!
+//! T = T₀ + t_draft·N_discarded + (t_target − t_draft)·N_target,
+//!
+//! where T₀ = t_draft·N is fixed: a policy trades discarded tokens against reviews.
+//!
+//! * [`Costs`]: the time of both forwards.
+//! * [`Solution::best`]: the best of all policies, by dynamic programming; it stops where the
+//!   probability that all drafted tokens are accepted is at or below a bound that depends on the
+//!   state (§4.2, Theorem 4.3).
+//! * [`expected_time`]: the time of a fixed draft length, by formula.
+//! * [`simulate_policy`]: any [`Policy`], played token by token.
+
+mod concave;
+mod expected;
+mod play;
+mod solution;
+
+use crate::theory::{CostCoefficient, Error, Result};
+
+pub use expected::expected_time;
+pub use play::{simulate_policy, Played};
+pub use solution::Solution;
+
+/// The time of a forward of the drafter, in forwards of the target, and the longest draft.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// t_draft / t_target.
+    pub draft: CostCoefficient,
+    /// Tokens of a draft at most, 1 or more.
+    longest: usize,
+}
+
+impl Costs {
+    /// A drafter whose forward takes `draft` forwards of the target, and drafts of `longest` tokens
+    /// at most.
+    ///
+    /// # Errors
+    /// [`Error::NoDraft`] if `longest` is 0.
+    pub fn new(draft: CostCoefficient, longest: usize) -> Result<Self> {
+        match longest {
+            0 => Err(Error::NoDraft),
+            longest => Ok(Self { draft, longest }),
+        }
+    }
+
+    /// Tokens of a draft at most.
+    pub fn longest(self) -> usize {
+        self.longest
+    }
+
+    /// Tokens that may be drafted where `emitted` of `positions` have been emitted: the review adds
+    /// one.
+    pub(crate) fn room(self, positions: usize, emitted: usize) -> usize {
+        self.longest.min(positions.saturating_sub(emitted + 1))
+    }
+}
+
+/// When a draft ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Policy<'a> {
+    /// At once: plain decoding.
+    Plain,
+    /// After that many tokens.
+    Length(usize),
+    /// Where the probability that some drafted token is rejected exceeds this (SpecDec++, with a
+    /// head that knows it); the first token is always drafted.
+    Threshold(f64),
+    /// Where the best policy stops.
+    Best(&'a Solution),
+    /// Before the first token that will be rejected, which no policy can know: N_discarded = 0.
+    Oracle,
+}
+
+impl Policy<'_> {
+    /// Checks that a threshold is a probability.
+    ///
+    /// # Errors
+    /// [`Error::Threshold`].
+    pub fn check(self) -> Result<()> {
+        match self {
+            Self::Threshold(threshold) if !(0.0..=1.0).contains(&threshold) => {
+                Err(Error::Threshold(threshold))
+            }
+            _ => Ok(()),
+        }
+    }
+}

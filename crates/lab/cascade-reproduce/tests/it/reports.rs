@@ -1,0 +1,4 @@
+//! Reports and folders of results.
+
+mod documents;
+mod results;
