@@ -29,7 +29,7 @@ impl ChatFile {
         Self::Json,
     ];
 
-    /// Its name in a model's folder.
+    /// The name of the file in a model's folder.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Jinja => "chat_template.jinja",

@@ -22,7 +22,7 @@ use crate::{limits, nesting, rewrite, tags, Error, Message, Result, Variables, M
 /// Bytes of the longest template that is read.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// Its name in its environment.
+/// The name of a template in its environment.
 const ONLY: &str = "chat";
 
 /// Bytes of the stack that templates are compiled and rendered on: what they nest is bounded so
@@ -31,7 +31,7 @@ const STACK: usize = 16 << 20;
 
 /// A template that makes a prompt of messages.
 ///
-/// It is Jinja with what transformers adds to it: `raise_exception`, `strftime_now`, Python's
+/// A template is Jinja with what transformers adds to it: `raise_exception`, `strftime_now`, Python's
 /// methods of strings and mappings, `tojson` as `json.dumps`, `{% break %}`, `{% continue %}` and
 /// `{% generation %}`. Blocks are trimmed (`trim_blocks`, `lstrip_blocks`). Tools and documents are
 /// `none`.
@@ -67,7 +67,7 @@ impl ChatTemplate {
         Self::at(name.into(), source, None)
     }
 
-    /// The same at a fixed time.
+    /// Compiles a template that is rendered at a fixed time.
     pub(crate) fn at(name: String, source: &str, now: Option<DateTime>) -> Result<Self> {
         let syntax = |line, problem| Error::Syntax {
             template: name.clone(),
@@ -104,7 +104,7 @@ impl ChatTemplate {
         })
     }
 
-    /// The same with special tokens by their names: `bos_token`, `eos_token` and so on.
+    /// Sets special tokens by their names: `bos_token`, `eos_token` and so on.
     pub(crate) fn with_special_tokens(self, special_tokens: BTreeMap<String, Value>) -> Self {
         Self {
             special_tokens,
@@ -131,7 +131,7 @@ impl ChatTemplate {
         }
     }
 
-    /// The same with these variables, in place of those that it had.
+    /// Sets the variables, in place of those that it had.
     pub fn with_variables(self, variables: Variables) -> Self {
         Self { variables, ..self }
     }
@@ -173,7 +173,7 @@ impl ChatTemplate {
         self.render_with(messages, true)
     }
 
-    /// The same; without `add_generation_prompt`, the text of the messages alone.
+    /// Renders messages; without `add_generation_prompt`, the text of the messages alone.
     ///
     /// # Errors
     /// As [`render`](Self::render).

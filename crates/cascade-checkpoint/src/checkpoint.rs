@@ -206,7 +206,7 @@ impl Checkpoint {
         Ok(longs)
     }
 
-    /// The same, whatever the values are.
+    /// Reads a tensor, whatever its values are.
     pub fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, expected)?;
         let file = &self.inner.files[entry.file];
@@ -234,7 +234,7 @@ fn is_base_model(tensors: &HashMap<String, Entry>) -> bool {
     tensors.contains_key("embed_tokens.weight") && !tensors.keys().any(prefixed)
 }
 
-/// The same tensors as the class calls them that has a head too.
+/// The tensors under the names that the class with a head has for them.
 fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
     let renamed = |(name, entry): (String, Entry)| {
         if name.starts_with("lm_head.") {

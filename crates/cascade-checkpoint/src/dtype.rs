@@ -43,7 +43,7 @@ impl DType {
         Self::Stored,
     ];
 
-    /// Its name: `f32`, `bf16`, `f16`, `q8_0`, `q4_0` or `stored`.
+    /// The name of the type: `f32`, `bf16`, `f16`, `q8_0`, `q4_0` or `stored`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -22,7 +22,7 @@ const CHUNK: usize = 1 << 18;
 pub struct Named<'a> {
     /// The file that it is in; nothing for a caller's own weights.
     pub file: Option<&'a str>,
-    /// Its name there.
+    /// The name of the tensor in the file.
     pub tensor: &'a str,
 }
 
@@ -157,7 +157,7 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// Of what the CPU's kernels multiply with; no places for floats.
+    /// The scales of a format that the CPU's kernels multiply with; floats have none.
     pub fn of_format(format: Format) -> Self {
         Self {
             bytes: format.block_bytes(),

@@ -12,9 +12,9 @@ use crate::{pytorch, safetensors, Error, Result};
 /// A tensor in f32, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTensor {
-    /// Its sizes, outermost first.
+    /// The sizes of the tensor, outermost first.
     pub shape: Vec<usize>,
-    /// Its numbers.
+    /// The numbers of the tensor.
     pub values: Vec<f32>,
 }
 

@@ -77,7 +77,7 @@ pub struct Blocks<'a> {
 /// What a file says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Its sizes, outermost first.
+    /// The sizes of the tensor, outermost first.
     pub shape: Vec<usize>,
     /// The type it is stored in, as the format calls it.
     pub dtype: String,

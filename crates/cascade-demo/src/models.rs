@@ -7,10 +7,10 @@ use cascade_config::{register_embedded, EmbeddedFiles};
 use cascade_models::EmbeddedModel;
 use flate2::read::DeflateDecoder;
 
-/// Of what holds tensors, so that they can be read where they lie.
+/// Alignment of files of tensors, so that tensors can be read where they lie.
 const ALIGNMENT: usize = 64;
 
-/// `include_bytes!` does not align, and readers of tensors need alignment.
+/// Aligns what `include_bytes!` embeds, as readers of tensors need it.
 #[repr(C, align(64))]
 struct Aligned<B: ?Sized>(B);
 
@@ -50,7 +50,7 @@ fn unpack(packed: &[u8]) -> &'static [u8] {
     &file.leak()[start..start + length]
 }
 
-/// What a conversation is for the LLaMA family: its last question.
+/// The chat template of the LLaMA family: of a conversation, it keeps the last question.
 const CHAT: &[(&str, &[u8])] = &[(
     "chat_template.jinja",
     include_bytes!("../models/demo-llama-target/chat_template.jinja"),
@@ -120,8 +120,8 @@ static CONFIGS: [(&str, &str); 2] = [
     ("demo-llama", include_str!("../configs/demo-llama.yaml")),
 ];
 
-/// Makes all of them known to configurations and command lines in this process, by `embedded:NAME`.
-/// Once is enough; further calls change nothing and cost nothing.
+/// Makes all models, tables and configurations known in this process by the name `embedded:NAME`.
+/// Further calls change nothing and cost nothing.
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,4 @@
-//! Word problems of our own, with worked solutions, as many as one likes: what the demo models are
-//! trained and tested on.
+//! Word problems with worked solutions, without end: the demo models are trained and tested on them.
 //!
 //! ```
 //! use cascade_demo::problems::{problems, Kind, Split};
@@ -13,17 +12,15 @@
 //! and an equation for each step, then `#### ` and the answer. All numbers are whole, and none is
 //! below 2.
 //!
-//! [`Kind::MultipleChoice`] asks the same with four answers to choose from, A to D, or which of
-//! four people has the most or the fewest, or which of four things is of a kind; the answer is a
-//! letter.
+//! A problem of [`Kind::MultipleChoice`] has four answers to choose from, A to D, and its answer is
+//! a letter. It asks for a number like the others, or which of four people has the most or the
+//! fewest, or which of four things is of a kind.
 
 mod choice;
 mod draw;
 mod ordinary;
-mod story;
 mod templates;
 mod words;
-mod world;
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,8 +28,8 @@ use std::str::FromStr;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use draw::{Draw, Drawn};
-use story::{Answer, Story, Template};
+use draw::{Draw, Record};
+use templates::{Answer, Story, Template};
 
 pub use words::Wording;
 
@@ -60,9 +57,8 @@ pub enum Kind {
     MultipleChoice,
 }
 
-/// Sets of problems that share nothing which could be learned by heart: for each template, the
-/// tuples of numbers, the names of the first person and the combinations of wordings of one split
-/// are none of another's.
+/// Sets of problems that share nothing a model could learn by heart. For each template, no two
+/// splits have the same tuple of numbers, the same first person or the same combination of wordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
     /// What models are trained on.
@@ -77,7 +73,7 @@ pub enum Split {
     Ordinary,
 }
 
-/// A name that is none of those there are.
+/// An error for a name that no kind or split has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     name: String,
@@ -160,8 +156,8 @@ impl FromStr for Split {
     }
 }
 
-/// Problems without end, the same for a seed on every machine and in every release of this crate
-/// that has the same models; but those of [`Split::Ordinary`] end.
+/// Problems without end, except for [`Split::Ordinary`]. A seed gives the same problems on every
+/// machine, and in every release of this crate that has the same models.
 pub fn problems(kind: Kind, split: Split, seed: u64) -> Problems {
     Problems(match split {
         Split::Ordinary => Source::Written(ordinary::problems(kind, seed).into_iter()),
@@ -169,7 +165,7 @@ pub fn problems(kind: Kind, split: Split, seed: u64) -> Problems {
     })
 }
 
-/// Problems of a split, one after the other. See [`problems`].
+/// An iterator over the problems of a split. See [`problems`].
 #[derive(Debug)]
 pub struct Problems(Source);
 
@@ -222,8 +218,9 @@ impl Drawing {
         let template = self.templates[self.rng.random_range(0..self.templates.len())];
         loop {
             let mut draw = Draw::new(self.rng.random());
-            let story = (template.tell)(&mut draw);
-            if belongs(template, &draw.drawn, self.split) {
+            let drawn = template.draw(&mut draw);
+            if belongs(template, &draw.record, self.split) {
+                let story = drawn.story();
                 return match (&story.answer, self.kind) {
                     (Answer::Number(answer), Kind::WordProblem) => {
                         written(template, &story, *answer, &mut draw)
@@ -235,20 +232,23 @@ impl Drawing {
     }
 }
 
-/// Whether what a template has drawn is of that split, in every respect.
-fn belongs(template: &Template, drawn: &Drawn, split: Split) -> bool {
+/// Whether the numbers, the person and the wording that a template has drawn are all of that split.
+fn belongs(template: &Template, record: &Record, split: Split) -> bool {
     let own = hash(template.name.bytes(), 0);
-    let numbers = drawn.numbers.iter().flat_map(|number| number.to_le_bytes());
+    let numbers = record
+        .numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes());
     let parts = [
         hash(numbers, own),
         // One after the other, so that no split goes empty.
-        own.wrapping_add(drawn.person as u64),
-        own.wrapping_add(drawn.wording as u64),
+        own.wrapping_add(record.person.unwrap_or_default() as u64),
+        own.wrapping_add(record.wording as u64),
     ];
     split == Split::HeldOut || parts.into_iter().all(|part| share(part) == split)
 }
 
-/// Five in seven for training.
+/// The split of a hash: five in seven are for training.
 fn share(part: u64) -> Split {
     match part % 7 {
         0 => Split::Validation,
@@ -276,19 +276,18 @@ fn written(template: &Template, story: &Story, answer: u32, draw: &mut Draw) -> 
 
 /// The facts and the question, now and then with a sentence that does not matter.
 fn question(story: &Story, draw: &mut Draw) -> String {
-    let mut told = story.facts.clone();
+    let mut told = story.told.clone();
     if draw.once_in(6) {
-        let at = draw.place(told.len() + 1);
-        let aside = aside(draw);
-        told.insert(at, aside);
+        let at = draw.place(told.len());
+        told.insert(at, aside(draw));
     }
-    told.push(story.question.clone());
     sentences(&told)
 }
 
 /// Something that has nothing to do with the problem.
 fn aside(draw: &mut Draw) -> String {
-    let (number, place) = (2 + draw.place(28), draw.one_of(&world::PLACES));
+    let places = &templates::list("places").entries;
+    let (number, place) = (2 + draw.place(28), &places[draw.place(places.len())][0]);
     let asides: [String; 6] = [
         format!("It is {number} degrees outside."),
         format!("The {place} is closed today."),
@@ -300,7 +299,7 @@ fn aside(draw: &mut Draw) -> String {
     asides[draw.place(asides.len())].clone()
 }
 
-/// One after the other, each with a capital letter.
+/// Joins sentences, each with a capital letter.
 fn sentences(sentences: &[String]) -> String {
     let capital = |sentence: &String| {
         let mut letters = sentence.chars();

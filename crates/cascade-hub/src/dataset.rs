@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::name::{is_hub_name, is_plain_name, is_revision};
+use crate::name::{check_revision, is_hub_name};
 use crate::repo::{HubRepo, RepoType};
 use crate::{Error, ErrorKind, HubOptions, Result};
 
@@ -52,12 +52,7 @@ impl<'a> HubDataset<'a> {
     /// # Errors
     /// As [`files`](Self::files), for this file; and a download that fails.
     pub fn fetch(&mut self, file: &str) -> Result<PathBuf> {
-        // The name becomes a path in the cache.
-        let found = if is_plain_name(file) {
-            self.0.find(file)?
-        } else {
-            None
-        };
+        let found = self.0.find(file)?;
         found.ok_or_else(|| self.0.not_here(file))
     }
 }
@@ -73,10 +68,5 @@ fn check(id: &str, revision: Option<&str>) -> std::result::Result<(), &'static s
     if !named.is_some_and(|(owner, name)| is_hub_name(owner) && is_hub_name(name)) {
         return Err("it is not of the form org/name");
     }
-    match revision {
-        Some(revision) if !is_revision(revision) => {
-            Err("the revision after @ is not a branch, tag or commit")
-        }
-        _ => Ok(()),
-    }
+    check_revision(revision)
 }

@@ -43,7 +43,7 @@ pub enum ModelFile {
     Embedded {
         /// What the file is called in messages.
         name: String,
-        /// Its content.
+        /// The content of the file.
         bytes: &'static [u8],
     },
 }

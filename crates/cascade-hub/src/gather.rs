@@ -94,12 +94,7 @@ fn no_tokenizer(place: &Place<'_>) -> Error {
 }
 
 fn no_weights(place: &Place<'_>) -> Error {
-    let names = place.names();
-    let ends = |ends: &[&str]| {
-        let mut names = names.iter();
-        names.find(|name| ends.iter().any(|end| name.ends_with(end)))
-    };
-    let other = ends(&[
+    const ENDS: [&str; 7] = [
         ".gguf",
         ".h5",
         ".msgpack",
@@ -107,8 +102,13 @@ fn no_weights(place: &Place<'_>) -> Error {
         ".pt",
         ".pth",
         ".safetensors",
-    ]);
-    let found = other.map_or_else(String::new, |name| format!(" (there is {name})"));
+    ];
+    let names = place.names();
+    let is_weights = |name: &&String| ENDS.iter().any(|end| name.ends_with(end));
+    let found = names
+        .iter()
+        .find(is_weights)
+        .map_or_else(String::new, |name| format!(" (there is {name})"));
     let message = format!(
         "{place} has no weights: neither model.safetensors nor pytorch_model.bin is there, nor an index of \
          either{found}; give a model whose weights are in one of these, under these names"
@@ -125,7 +125,9 @@ struct Weights {
 }
 
 fn find_weights(place: &mut Place<'_>) -> Result<Weights> {
-    for (format, whole, index) in FORMATS {
+    let models = FORMATS.map(|(format, whole, index)| (format, whole, Some(index)));
+    let heads = HEADS.map(|(format, name)| (format, name, None));
+    for (format, whole, index) in models.into_iter().chain(heads) {
         if let Some(file) = place.find(whole)? {
             return Ok(Weights {
                 format,
@@ -133,17 +135,8 @@ fn find_weights(place: &mut Place<'_>) -> Result<Weights> {
                 map: BTreeMap::new(),
             });
         }
-        if let Some(index) = place.find(index)? {
+        if let Some(index) = index.map_or(Ok(None), |index| place.find(index))? {
             return shards(place, format, &index);
-        }
-    }
-    for (format, name) in HEADS {
-        if let Some(file) = place.find(name)? {
-            return Ok(Weights {
-                format,
-                files: vec![file],
-                map: BTreeMap::new(),
-            });
         }
     }
     let error = place.unknown(WEIGHTS);
@@ -190,20 +183,13 @@ fn read_index(index: &ModelFile) -> Result<BTreeMap<String, String>> {
         .get("weight_map")
         .and_then(|map| map.as_object())
         .ok_or_else(|| bad("there is no \"weight_map\" from tensors to files".into()))?;
-    let mut shard_of = BTreeMap::new();
-    for (tensor, file) in map {
-        match file.as_str().filter(|name| is_plain_name(name)) {
-            Some(name) => shard_of.insert(tensor.clone(), name.to_owned()),
-            None => {
-                return Err(bad(format!(
-                    "{tensor} is in {file}, which is not a file name"
-                )))
-            }
-        };
+    if map.is_empty() {
+        return Err(bad("\"weight_map\" is empty".into()));
     }
-    if shard_of.is_empty() {
-        Err(bad("\"weight_map\" is empty".into()))
-    } else {
-        Ok(shard_of)
-    }
+    let shard = |(tensor, file): (&String, &serde_json::Value)| {
+        let name = file.as_str().filter(|name| is_plain_name(name));
+        let problem = || bad(format!("{tensor} is in {file}, which is not a file name"));
+        Ok((tensor.clone(), name.ok_or_else(problem)?.to_owned()))
+    };
+    map.iter().map(shard).collect()
 }

@@ -7,8 +7,19 @@ pub(crate) fn is_hub_name(part: &str) -> bool {
 }
 
 /// Whether a text may be a branch, a tag or a commit. It becomes a path in the cache.
-pub(crate) fn is_revision(text: &str) -> bool {
+fn is_revision(text: &str) -> bool {
     is_plain_name(text) && !text.contains(char::is_whitespace)
+}
+
+/// Checks what stands after @, if anything does.
+pub(crate) fn check_revision(revision: Option<&str>) -> Result<(), &'static str> {
+    match revision {
+        Some("") => Err("the revision after @ is empty"),
+        Some(text) if !is_revision(text) => {
+            Err("the revision after @ is not a branch, tag or commit")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a file name from a repository stays inside the folder it is joined to, on every system:

@@ -101,7 +101,7 @@ impl HubOptions {
         }
     }
 
-    /// The same hub with an access token.
+    /// Sets the access token.
     pub fn with_token(self, token: impl Into<String>) -> Self {
         Self {
             token: Some(token.into()),
@@ -109,12 +109,12 @@ impl HubOptions {
         }
     }
 
-    /// The same hub with other limits.
+    /// Sets the limits.
     pub fn with_limits(self, limits: HubLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// The same hub, using the cache only.
+    /// Sets whether only the cache is used.
     pub fn with_offline(self, offline: bool) -> Self {
         Self { offline, ..self }
     }

@@ -50,7 +50,7 @@ impl Place<'_> {
         }
     }
 
-    /// The same of a folder, which needs nobody to ask.
+    /// Names of the files of a folder; of a hub, which would have to be asked, none.
     pub(crate) fn own_names(&self) -> Option<Vec<String>> {
         let Self::Folder(folder) = self else {
             return None;

@@ -29,7 +29,7 @@ use url::Url;
 use self::cache::{is_commit_name, RepoCache};
 use self::client::{endpoint, Client};
 use self::download::Download;
-use self::failure::{shown, Failure};
+use self::failure::Failure;
 use self::offer::Offer;
 use self::progress::Display;
 use self::retry::Patience;
@@ -197,10 +197,20 @@ impl<'a> HubRepo<'a> {
         let revision = self.commit.as_deref().unwrap_or(&self.revision);
         let url = self.file_url(revision, file);
         let cached = self.cached(file).is_some();
+        self.patiently(cached, || Offer::ask(&self.client, url.clone()))
+    }
+
+    /// Asks until the hub answers, or has failed so often that it is given up: sooner if the cache
+    /// can stand in for it.
+    fn patiently<T>(
+        &self,
+        cached: bool,
+        ask: impl Fn() -> std::result::Result<T, Failure>,
+    ) -> std::result::Result<T, Failure> {
         let mut patience = Patience::new(self.client.limits()).with_cached(cached);
         loop {
-            match Offer::ask(&self.client, url.clone()) {
-                Ok(offer) => return Ok(offer),
+            match ask() {
+                Ok(answer) => return Ok(answer),
                 Err(failure) => {
                     patience.wait_or_give_up(failure, self.client.reached(), &self.display)?;
                 }
@@ -224,19 +234,12 @@ impl<'a> HubRepo<'a> {
     fn settle(&mut self, given: Option<String>) -> std::result::Result<String, Failure> {
         let commit = match (&self.commit, given) {
             (Some(known), Some(given)) if !known.eq_ignore_ascii_case(&given) => {
-                let given = shown(&given);
-                return Err(Failure::Untrusted(format!(
-                    "the server calls the commit \"{given}\", and {known} was asked for"
-                )));
+                let asked = format!(", and {known} was asked for");
+                return Err(Failure::odd_commit(&given, &asked));
             }
             (Some(known), _) => known.clone(),
             (None, Some(given)) if is_commit_name(&given) => given,
-            (None, Some(given)) => {
-                let given = shown(&given);
-                return Err(Failure::Untrusted(format!(
-                    "the server calls the commit \"{given}\""
-                )));
-            }
+            (None, Some(given)) => return Err(Failure::odd_commit(&given, "")),
             // A mirror that does not say it along with files may say it with the list of them.
             (None, None) => match self.info() {
                 Ok(info) => info.commit,
@@ -305,13 +308,8 @@ impl<'a> HubRepo<'a> {
             RepoType::Dataset => "datasets",
         };
         let revision = self.commit.as_deref().unwrap_or(&self.revision);
-        let id = self.id.split('/');
-        self.url(
-            ["api", folder]
-                .into_iter()
-                .chain(id)
-                .chain(["revision", revision]),
-        )
+        let start = ["api", folder].into_iter().chain(self.id.split('/'));
+        self.url(start.chain(["revision", revision]))
     }
 
     /// An address of the hub; a slash in a part is not one between parts.
@@ -341,13 +339,10 @@ impl<'a> HubRepo<'a> {
     }
 
     fn denied(&self, file: &str, status: u16, gated: bool) -> Error {
-        let token = match self.options.token {
-            Some(_) => {
-                "with the account that the token in HF_TOKEN (or of `hf auth login`) belongs to"
-            }
-            None => {
-                "and put an access token of that account into HF_TOKEN (or run `hf auth login`)"
-            }
+        let token = if self.options.token.is_some() {
+            "with the account that the token in HF_TOKEN (or of `hf auth login`) belongs to"
+        } else {
+            "and put an access token of that account into HF_TOKEN (or run `hf auth login`)"
         };
         let message = if gated {
             format!(

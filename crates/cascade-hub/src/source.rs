@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::files::is_gguf;
 use crate::gather::{find_tokenizer, gather};
 use crate::gguf;
-use crate::name::{is_hub_name, is_revision};
+use crate::name::{check_revision, is_hub_name};
 use crate::place::Place;
 use crate::present;
 use crate::repo::{HubRepo, RepoType};
@@ -38,8 +38,8 @@ pub enum ModelSource {
     Embedded(EmbeddedModel),
 }
 
-/// What a source turned out to be.
-enum Found<'a> {
+/// Where the files of a source are.
+enum Located<'a> {
     Embedded(&'a EmbeddedModel),
     File(&'a Path),
     Place(Place<'a>),
@@ -107,7 +107,7 @@ impl ModelSource {
         self.files_with(None, hub, progress)
     }
 
-    /// The same with the tokenizer of another source, for models that come without one.
+    /// Finds the files with the tokenizer of another source, for models that come without one.
     ///
     /// # Errors
     /// As [`files`](Self::files), for both sources.
@@ -128,9 +128,9 @@ impl ModelSource {
     /// As [`files`](Self::files), for the files of a tokenizer.
     pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<TokenizerFiles> {
         match self.place(hub, progress)? {
-            Found::Embedded(model) => Ok(model.tokenizer_files()),
-            Found::File(path) => Ok(gguf::tokenizer(path)),
-            Found::Place(mut place) => find_tokenizer(&mut place),
+            Located::Embedded(model) => Ok(model.tokenizer_files()),
+            Located::File(path) => Ok(gguf::tokenizer(path)),
+            Located::Place(mut place) => find_tokenizer(&mut place),
         }
     }
 
@@ -158,11 +158,11 @@ impl ModelSource {
         progress: bool,
     ) -> Result<Vec<Option<ModelFile>>> {
         let mut place = match self.place(hub, progress)? {
-            Found::Embedded(model) => {
+            Located::Embedded(model) => {
                 return Ok(names.iter().map(|name| model.further(name)).collect())
             }
-            Found::File(_) => return Ok(vec![None; names.len()]),
-            Found::Place(place) => place,
+            Located::File(_) => return Ok(vec![None; names.len()]),
+            Located::Place(place) => place,
         };
         let files = names
             .iter()
@@ -183,27 +183,27 @@ impl ModelSource {
         progress: bool,
     ) -> Result<ModelFiles> {
         match self.place(hub, progress)? {
-            Found::Embedded(model) => {
+            Located::Embedded(model) => {
                 let files = model.files();
                 Ok(ModelFiles {
                     tokenizer: tokenizer.unwrap_or(files.tokenizer),
                     ..files
                 })
             }
-            Found::File(path) => gguf::files(self.to_string(), tokenizer, path),
-            Found::Place(mut place) => gather(self.to_string(), tokenizer, &mut place),
+            Located::File(path) => gguf::files(self.to_string(), tokenizer, path),
+            Located::Place(mut place) => gather(self.to_string(), tokenizer, &mut place),
         }
     }
 
-    fn place<'a>(&'a self, hub: &'a HubOptions, progress: bool) -> Result<Found<'a>> {
+    fn place<'a>(&'a self, hub: &'a HubOptions, progress: bool) -> Result<Located<'a>> {
         match self {
-            Self::Embedded(model) => Ok(Found::Embedded(model)),
-            Self::File(path) if path.is_file() => Ok(Found::File(path)),
+            Self::Embedded(model) => Ok(Located::Embedded(model)),
+            Self::File(path) if path.is_file() => Ok(Located::File(path)),
             Self::File(path) => {
                 let message = format!("there is no file {}; check the path", path.display());
                 Err(Error::new(ErrorKind::Missing, message))
             }
-            Self::Folder(path) if path.is_dir() => Ok(Found::Place(Place::Folder(path))),
+            Self::Folder(path) if path.is_dir() => Ok(Located::Place(Place::Folder(path))),
             Self::Folder(path) if path.exists() => Err(no_model(
                 &self.to_string(),
                 "it is a file, and a model is the whole folder around it, or a .gguf file",
@@ -215,7 +215,7 @@ impl ModelSource {
             }
             Self::Hub { id, revision } => {
                 let repo = HubRepo::new(RepoType::Model, id, revision.as_deref(), hub, progress)?;
-                Ok(Found::Place(Place::Hub(Box::new(repo))))
+                Ok(Located::Place(Place::Hub(Box::new(repo))))
             }
         }
     }
@@ -247,13 +247,7 @@ fn check_hub_id(id: &str, revision: Option<&str>) -> std::result::Result<(), &'s
         Some((owner, name)) if is_hub_name(owner) && is_hub_name(name) => {}
         Some(_) => return Err("there is no such folder, and it is not of the form org/name"),
     }
-    match revision {
-        Some("") => Err("the revision after @ is empty"),
-        Some(text) if !is_revision(text) => {
-            Err("the revision after @ is not a branch, tag or commit")
-        }
-        _ => Ok(()),
-    }
+    check_revision(revision)
 }
 
 #[cfg(test)]

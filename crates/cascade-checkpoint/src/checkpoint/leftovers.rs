@@ -3,7 +3,7 @@
 /// Tensors of a checkpoint that nothing is computed with.
 #[derive(Debug)]
 pub struct Leftovers<'a> {
-    /// Of layers that config.json does not describe.
+    /// Tensors of layers that config.json does not describe.
     pub of_layers: Vec<&'a str>,
     /// Others, but those that are copies of what is read, or computed from settings.
     others: Vec<&'a str>,

@@ -100,7 +100,7 @@ impl BlockType {
         known.ok_or_else(|| unread().map(|&(_, name)| name))
     }
 
-    /// Its number in a file.
+    /// The number of the type in a file.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
@@ -329,7 +329,7 @@ fn q2_k(block: &[u8], y: &mut [f32]) {
     }
 }
 
-/// Of Q3_K: the values, less 4, the scales of 16 each, less 32, and d.
+/// Unpacks Q3_K: the values, less 4, the scales of 16 each, less 32, and d.
 fn q3_k_integers(block: &[u8]) -> ([i8; 256], [i8; 16], &[u8]) {
     let (tops, rest) = block.split_at(32);
     let (packed, rest) = rest.split_at(64);
@@ -356,7 +356,7 @@ fn q3_k(block: &[u8], y: &mut [f32]) {
     }
 }
 
-/// The same in the places of Q6_K, whose integers are less 32.
+/// Writes Q3_K in the layout of Q6_K, where 32 is subtracted from integers.
 fn q6_k_of_q3_k(block: &[u8]) -> Vec<u8> {
     let (integers, scales, d) = q3_k_integers(block);
     let mut wide = vec![0; BlockType::Q6K.bytes()];

@@ -44,7 +44,7 @@ pub(crate) struct Header {
 #[derive(Debug)]
 pub(crate) struct TensorInfo {
     pub(crate) name: String,
-    /// Its sizes, outermost first: the file has them the other way round.
+    /// The sizes of the tensor, outermost first: the file has them the other way round.
     pub(crate) shape: Vec<usize>,
     pub(crate) kind: BlockType,
     /// Where its values are.

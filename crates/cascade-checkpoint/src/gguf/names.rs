@@ -19,7 +19,7 @@ pub(crate) enum Rows {
     /// As LLaMA's own rotation wants those of queries: numbers that are rotated together are
     /// neighbours, where a checkpoint has them half a head apart.
     QueryPairs,
-    /// The same for keys.
+    /// Rows of keys whose neighbours are rotated together.
     KeyPairs,
 }
 

@@ -14,7 +14,7 @@ use crate::{DType, Error, ErrorKind, Result};
 const AT_ONCE: usize = 1 << 22;
 /// Where tensors begin is a multiple of this, unless the file says otherwise.
 pub(crate) const ALIGNMENT: u64 = 32;
-/// Of the ways in which blocks are packed, since 2023.
+/// The version of how blocks are packed, since 2023.
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// A type that matrices are rounded to.

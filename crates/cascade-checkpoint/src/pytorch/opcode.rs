@@ -15,7 +15,7 @@ pub(super) enum Op<'a> {
     Text(&'a str),
     /// A module and a name in it.
     Global(&'a str, &'a str),
-    /// The same with module and name on the stack.
+    /// A global whose module and name are on the stack.
     StackGlobal,
     EmptyTuple,
     /// A tuple of what is above the mark.

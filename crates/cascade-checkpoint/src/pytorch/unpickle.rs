@@ -124,7 +124,7 @@ enum Value<'a> {
     Text(&'a str),
     Tuple(Rc<Tuple<'a>>),
     List,
-    /// Its place among the machine's dictionaries.
+    /// The place of the dictionary among the machine's dictionaries.
     Dict(usize),
     Known(Known),
     Storage(Rc<Storage>),

@@ -80,7 +80,7 @@ pub fn convert(
     Ok(Quantized::of(&tensors, bytes))
 }
 
-/// Of a folder, its own name: where it lay says nothing of the model.
+/// The name of a folder without the path to it, which says nothing of the model.
 fn last_part(name: &str) -> &str {
     let name = name.trim_end_matches('/');
     name.rsplit('/').next().unwrap_or(name)
@@ -153,9 +153,9 @@ fn plan<'a>(
 /// A tensor of the file as part of one of the checkpoint.
 struct Piece {
     tensor: String,
-    /// Of the checkpoint's tensor.
+    /// The shape of the checkpoint's tensor.
     whole: Vec<usize>,
-    /// Of its rows, those that are taken.
+    /// The rows that are taken of the checkpoint's tensor.
     taken: Range<usize>,
     /// The order of rows, and heads that they are of.
     rows: Rows,

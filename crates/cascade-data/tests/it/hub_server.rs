@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_hub::HubOptions;
-use cascade_test_server::{ranged, send, sha256, Request, Server};
+
+use crate::test_server::{ranged, send, sha256, Request, Server};
 
 /// What the hub has.
 #[derive(Default)]

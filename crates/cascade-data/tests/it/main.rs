@@ -5,3 +5,5 @@ mod formats;
 mod goldens;
 mod hub_datasets;
 mod hub_server;
+#[path = "../../../testing/test_server.rs"]
+mod test_server;

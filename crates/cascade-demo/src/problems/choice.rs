@@ -1,15 +1,25 @@
 //! Questions with four answers to choose from.
 
 use super::draw::Draw;
-use super::story::{template, Answer, Story, Template};
-use super::world::{Person, Thing, BAKED, FLOWERS, FRUIT, PENS, TOYS};
-use super::{question, sentences, templates, Problem};
-use crate::problems::draw::say;
+use super::templates::{self, Answer, Story, Tell, Template};
+use super::{question, sentences, Problem};
 
 const LETTERS: [char; 4] = ['A', 'B', 'C', 'D'];
 
 /// What has four words as answers.
-const WORDS: [Template; 3] = [template!(most), template!(fewest), template!(of_a_kind)];
+static WORDS: [Template; 3] = [
+    words("most", most),
+    words("fewest", fewest),
+    words("of_a_kind", of_a_kind),
+];
+
+const fn words(name: &'static str, tell: fn(&mut Draw) -> Story) -> Template {
+    Template {
+        name,
+        held_out: false,
+        tell: Tell::Function(tell),
+    }
+}
 
 /// Templates of numbers, and those of words so often that a quarter of the problems are such.
 pub(super) fn all() -> impl Iterator<Item = &'static Template> {
@@ -22,13 +32,8 @@ pub(super) fn written(template: &Template, story: &Story, draw: &mut Draw) -> Pr
         Answer::Number(right) => numbers(*right, draw),
         Answer::OneOf(options, right) => (options.clone(), *right),
     };
-    let question = question(story, draw);
-    of(
-        template.name,
-        question,
-        &sentences(&story.steps),
-        (choices, right),
-    )
+    let (question, steps) = (question(story, draw), sentences(&story.steps));
+    of(template.name, question, &steps, (choices, right))
 }
 
 /// A question with its choices, and the place of the right one.
@@ -70,109 +75,90 @@ pub(super) fn numbers(right: u32, draw: &mut Draw) -> ([String; 4], usize) {
     (options, place)
 }
 
-/// Four people with a number each, all different, and the places of the least and the largest.
-fn four(draw: &mut Draw) -> ([(Person, u32); 4], usize, usize) {
-    let mut owners = [(); 4].map(|()| (draw.person(), draw.number(3..=60)));
+fn most(draw: &mut Draw) -> Story {
+    compare(draw, ["the most", "more"], "largest", |numbers| {
+        (0..4).max_by_key(|i| numbers[*i])
+    })
+}
+
+fn fewest(draw: &mut Draw) -> Story {
+    compare(draw, ["the fewest", "fewer"], "smallest", |numbers| {
+        (0..4).min_by_key(|i| numbers[*i])
+    })
+}
+
+/// Which of four people, with a number each, all different, has the one that `pick` picks.
+fn compare(
+    draw: &mut Draw,
+    [most, more]: [&str; 2],
+    largest: &str,
+    pick: fn([u32; 4]) -> Option<usize>,
+) -> Story {
+    let many = draw.word("toys");
+    let mut owners = [(); 4].map(|()| (draw.word("people"), draw.number(3..=60)));
     for i in 1..owners.len() {
         while owners[..i].iter().any(|(_, number)| *number == owners[i].1) {
             owners[i].1 = draw.number(3..=60);
         }
     }
-    let by_number = |pick: fn(&[u32; 4]) -> Option<usize>| {
-        pick(&owners.map(|(_, number)| number)).unwrap_or_default()
-    };
-    let least = by_number(|all| (0..4).min_by_key(|i| all[*i]));
-    let most = by_number(|all| (0..4).max_by_key(|i| all[*i]));
-    (owners, least, most)
-}
-
-fn told(owners: &[(Person, u32); 4], many: &str, draw: &mut Draw) -> String {
-    let [(a, x), (b, y), (c, z), (d, u)] = owners.map(|(person, number)| (person.name, number));
-    say!(draw; "{a} has {x} {many}, {b} has {y}, {c} has {z} and {d} has {u}.",
-        "{a} finds {x} {many}. {b} finds {y}, {c} finds {z} and {d} finds {u}.",
-        "Of the {many}, {x} belong to {a}, {y} to {b}, {z} to {c} and {u} to {d}.",
-        "There are {x} {many} for {a}, {y} for {b}, {z} for {c} and {u} for {d}.",
-        "{a} counts {x} {many}, {b} {y}, {c} {z} and {d} {u}.")
-}
-
-fn most(draw: &mut Draw) -> Story {
-    let Thing { many, .. } = draw.thing(&TOYS);
-    let (owners, _, right) = four(draw);
-    let text = told(&owners, many, draw);
-    let asked = say!(draw; "Who has the most {many}?", "Who has more {many} than all others?");
-    let (winner, number) = (owners[right].0.name, owners[right].1);
-    choose(
-        text,
-        asked,
-        owners.map(|(person, _)| person.name.to_owned()),
-        format!("The largest number is {number}, and it belongs to {winner}."),
-        right,
-    )
-}
-
-fn fewest(draw: &mut Draw) -> Story {
-    let Thing { many, .. } = draw.thing(&TOYS);
-    let (owners, right, _) = four(draw);
-    let text = told(&owners, many, draw);
-    let asked = say!(draw; "Who has the fewest {many}?", "Who has fewer {many} than all others?");
-    let (winner, number) = (owners[right].0.name, owners[right].1);
-    choose(
-        text,
-        asked,
-        owners.map(|(person, _)| person.name.to_owned()),
-        format!("The smallest number is {number}, and it belongs to {winner}."),
-        right,
-    )
+    let [(a, x), (b, y), (c, z), (d, u)] = owners;
+    let fact = draw.say([
+        format!("{a} has {x} {many}, {b} has {y}, {c} has {z} and {d} has {u}."),
+        format!("{a} finds {x} {many}. {b} finds {y}, {c} finds {z} and {d} finds {u}."),
+        format!("Of the {many}, {x} belong to {a}, {y} to {b}, {z} to {c} and {u} to {d}."),
+        format!("There are {x} {many} for {a}, {y} for {b}, {z} for {c} and {u} for {d}."),
+        format!("{a} counts {x} {many}, {b} {y}, {c} {z} and {d} {u}."),
+    ]);
+    let question = draw.say([
+        format!("Who has {most} {many}?"),
+        format!("Who has {more} {many} than all others?"),
+    ]);
+    let right = pick(owners.map(|(_, number)| number)).unwrap_or_default();
+    let (winner, number) = owners[right];
+    Story {
+        told: vec![fact, question],
+        steps: vec![format!(
+            "The {largest} number is {number}, and it belongs to {winner}."
+        )],
+        answer: Answer::OneOf(owners.map(|(person, _)| person.to_string()), right),
+    }
 }
 
 fn of_a_kind(draw: &mut Draw) -> Story {
-    let Person { name, .. } = draw.person();
-    let kinds: [(&str, &[Thing]); 4] = [
-        ("fruits", &FRUIT),
-        ("flowers", &FLOWERS),
-        ("things to write with", &PENS),
-        ("baked goods", &BAKED),
+    const KINDS: [(&str, &str); 4] = [
+        ("fruits", "fruit"),
+        ("flowers", "flowers"),
+        ("things to write with", "pens"),
+        ("baked goods", "baked"),
     ];
-    let right_kind = draw.place(kinds.len());
+    let name = draw.word("people");
+    let right_kind = draw.place(KINDS.len());
     let right = draw.place(LETTERS.len());
     let number = draw.number(2..=90);
-    let mut others: Vec<usize> = (0..kinds.len())
-        .filter(|kind| *kind != right_kind)
-        .collect();
+    let mut others = Vec::from(KINDS);
+    let (word, list) = others.remove(right_kind);
     let options = std::array::from_fn(|place| {
-        let kind = if place == right {
-            right_kind
+        let list = if place == right {
+            list
         } else {
-            others.remove(draw.place(others.len()))
+            others.remove(draw.place(others.len())).1
         };
-        draw.thing(kinds[kind].1).many.to_owned()
+        draw.word(list).to_string()
     });
-    let (word, answer) = (kinds[right_kind].0, options[right].clone());
-    let asked = say!(draw; "Which of them are {word}?", "Which of these things are {word}?");
-    choose(
-        say!(draw; "{name} has a list of {number} things.",
-            "There are {number} things on the list of {name}.",
-            "{name} writes down {number} things.",
-            "In the house of {name} are {number} kinds of things.",
-            "{name} looks at {number} pictures."),
-        asked,
-        options,
-        format!("On the list, only {answer} are {word}."),
-        right,
-    )
-}
-
-fn choose(
-    fact: String,
-    question: String,
-    options: [String; 4],
-    reason: String,
-    right: usize,
-) -> Story {
+    let question = draw.say([
+        format!("Which of them are {word}?"),
+        format!("Which of these things are {word}?"),
+    ]);
+    let fact = draw.say([
+        format!("{name} has a list of {number} things."),
+        format!("There are {number} things on the list of {name}."),
+        format!("{name} writes down {number} things."),
+        format!("In the house of {name} are {number} kinds of things."),
+        format!("{name} looks at {number} pictures."),
+    ]);
     Story {
-        facts: vec![fact],
-        question,
-        steps: vec![reason],
+        told: vec![fact, question],
+        steps: vec![format!("On the list, only {} are {word}.", options[right])],
         answer: Answer::OneOf(options, right),
     }
 }

@@ -5,25 +5,25 @@ use std::ops::RangeInclusive;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::world::{Person, Thing, PEOPLE};
+use super::templates::{self, List, Value};
 
 /// Draws numbers, people, things and wordings, the same for a seed on every machine and in every
 /// release, and keeps a record of what must not be shared between splits.
 #[derive(Debug)]
 pub(super) struct Draw {
     rng: ChaCha8Rng,
-    people: Vec<usize>,
-    things: Vec<&'static str>,
-    pub(super) drawn: Drawn,
+    /// The first forms of all entries that are in the problem.
+    entries: Vec<Value>,
+    pub(super) record: Record,
 }
 
 /// What distinguishes one problem of a template from another.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
+pub(super) struct Record {
     /// All numbers, in the order that they were drawn.
     pub(super) numbers: Vec<u32>,
     /// Whom it is about: the place of the first person among all.
-    pub(super) person: usize,
+    pub(super) person: Option<usize>,
     /// Which combination of wordings, of as many as there are.
     pub(super) wording: usize,
     pub(super) wordings: usize,
@@ -33,11 +33,10 @@ impl Draw {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
-            people: Vec::new(),
-            things: Vec::new(),
-            drawn: Drawn {
+            entries: Vec::new(),
+            record: Record {
                 numbers: Vec::new(),
-                person: 0,
+                person: None,
                 wording: 0,
                 wordings: 1,
             },
@@ -47,56 +46,41 @@ impl Draw {
     /// A number of the problem.
     pub(super) fn number(&mut self, range: RangeInclusive<u32>) -> u32 {
         let number = self.rng.random_range(range);
-        self.drawn.numbers.push(number);
+        self.record.numbers.push(number);
         number
     }
 
-    /// A number of the problem that is a multiple of `step`.
-    pub(super) fn multiple(&mut self, step: u32, times: RangeInclusive<u32>) -> u32 {
-        step * self.number(times)
-    }
-
-    /// One of the numbers that a problem may have.
-    pub(super) fn number_of(&mut self, numbers: &[u32]) -> u32 {
-        let number = self.one_of(numbers);
-        self.drawn.numbers.push(number);
-        number
-    }
-
-    /// Somebody who is not in the problem yet.
-    pub(super) fn person(&mut self) -> Person {
+    /// An entry that is not in the problem yet.
+    pub(super) fn entry<'l>(&mut self, list: &'l List) -> &'l [Value] {
         loop {
-            let place = self.place(PEOPLE.len());
-            if !self.people.contains(&place) {
-                self.people.push(place);
-                self.drawn.person = self.people[0];
-                return PEOPLE[place];
+            let place = self.place(list.entries.len());
+            let entry = &list.entries[place];
+            if !self.entries.contains(&entry[0]) {
+                self.entries.push(entry[0]);
+                if list.people {
+                    self.record.person.get_or_insert(place);
+                }
+                return entry;
             }
         }
     }
 
-    /// Something of that kind which is not in the problem yet.
-    pub(super) fn thing(&mut self, kind: &[Thing]) -> Thing {
-        loop {
-            let thing = self.one_of(kind);
-            if !self.things.contains(&thing.many) {
-                self.things.push(thing.many);
-                return thing;
-            }
-        }
-    }
-
-    /// Any of `items`; splits may share it.
-    pub(super) fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.rng.random_range(0..items.len())]
+    /// The first form of an entry, not in the problem yet, of the list of that name.
+    pub(super) fn word(&mut self, list: &str) -> Value {
+        self.entry(templates::list(list))[0]
     }
 
     /// Which of so many wordings a sentence has.
     pub(super) fn wording(&mut self, count: usize) -> usize {
         let wording = self.place(count);
-        self.drawn.wording += wording * self.drawn.wordings;
-        self.drawn.wordings *= count;
+        self.record.wording += wording * self.record.wordings;
+        self.record.wordings *= count;
         wording
+    }
+
+    /// One of several wordings of a sentence.
+    pub(super) fn say<const N: usize>(&mut self, mut wordings: [String; N]) -> String {
+        std::mem::take(&mut wordings[self.wording(N)])
     }
 
     /// True in one of so many cases.
@@ -109,13 +93,3 @@ impl Draw {
         self.rng.random_range(0..count)
     }
 }
-
-/// One of several wordings of a sentence.
-macro_rules! say {
-    ($draw:expr; $($wording:literal),+ $(,)?) => {{
-        let wordings: &[&dyn Fn() -> String] = &[$(&|| format!($wording)),+];
-        let chosen = $draw.wording(wordings.len());
-        wordings[chosen]()
-    }};
-}
-pub(super) use say;

@@ -12,7 +12,7 @@ const NAME: &str = "ordinary";
 /// On each line a question, the equations of its solution and the answer, between tabs.
 const PROBLEMS: &str = include_str!("ordinary.tsv");
 
-/// In their order; the seed chooses what else there is to choose from.
+/// All of them in their order; the seed chooses the wrong answers to choose from.
 pub(super) fn problems(kind: Kind, seed: u64) -> Vec<Problem> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let lines = PROBLEMS.lines().filter_map(fields);

@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 
 use super::{problems, Kind, Split};
 
-/// Problems of each kind whose words are collected: enough for every wording of every template.
+/// How many problems of each kind give their words: enough for every wording of every template.
 const SAMPLE: usize = 4000;
 
-/// The words of a question, by whether problems of the training split have them. Words that begin
-/// with a capital (names, first words) and numbers are not looked at.
+/// How many words of a question the problems of the training split have, and which they lack.
+/// Names, first words of sentences (all words with a capital) and numbers are not looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wording<'q> {
@@ -20,15 +20,15 @@ pub struct Wording<'q> {
 }
 
 impl<'q> Wording<'q> {
-    /// Looks at the words of a question. The first call takes some milliseconds, in which it makes
-    /// problems and collects theirs.
+    /// Looks at the words of a question. The first call makes problems to collect their words, which
+    /// takes some milliseconds.
     pub fn of(question: &'q str) -> Self {
         let mut wording = Self::default();
         for word in words(question) {
-            match KNOWN.contains(word) {
-                true => wording.known += 1,
-                false if wording.unknown.contains(&word) => {}
-                false => wording.unknown.push(word),
+            if KNOWN.contains(word) {
+                wording.known += 1;
+            } else if !wording.unknown.contains(&word) {
+                wording.unknown.push(word);
             }
         }
         wording
@@ -36,20 +36,22 @@ impl<'q> Wording<'q> {
 }
 
 static KNOWN: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let of = |kind| problems(kind, Split::Train, 0).take(SAMPLE);
-    let questions = Kind::ALL.into_iter().flat_map(of);
-    let texts = questions.flat_map(|problem| {
-        let choices = problem.choices.into_iter().flatten();
-        choices.chain([problem.question])
-    });
-    let own = |text: String| words(&text).map(str::to_owned).collect::<Vec<_>>();
-    texts.flat_map(own).collect()
+    let mut known = HashSet::new();
+    for kind in Kind::ALL {
+        for problem in problems(kind, Split::Train, 0).take(SAMPLE) {
+            let texts = problem.choices.into_iter().flatten();
+            for text in texts.chain([problem.question]) {
+                known.extend(words(&text).map(str::to_owned));
+            }
+        }
+    }
+    known
 });
 
 /// The words that begin with a small letter.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| !c.is_alphabetic());
-    words.filter(|word| word.starts_with(char::is_lowercase))
+    text.split(|c: char| !c.is_alphabetic())
+        .filter(|word| word.starts_with(char::is_lowercase))
 }
 
 #[cfg(test)]

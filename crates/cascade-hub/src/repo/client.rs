@@ -169,14 +169,9 @@ impl Answer {
 
     /// A header that counts bytes.
     pub(super) fn count(&self, name: &str) -> std::result::Result<Option<u64>, Failure> {
-        let Some(text) = self.header(name)? else {
-            return Ok(None);
-        };
-        let digits = text.bytes().all(|b| b.is_ascii_digit());
-        match text.parse().ok().filter(|_| digits) {
-            Some(count) => Ok(Some(count)),
-            None => Err(self.odd(name, text)),
-        }
+        let text = self.header(name)?;
+        text.map(|text| number(text).ok_or_else(|| self.odd(name, text)))
+            .transpose()
     }
 
     /// Where a redirect leads; `None` if this is none.
@@ -200,12 +195,8 @@ impl Answer {
         if !matches!(self.status, 200 | 206) {
             let host = self.url.origin().ascii_serialization();
             let decides = client.is_hub(&self.url) && !is_promised;
-            return Err(Failure::of_status(
-                self.status,
-                &self.headers,
-                &host,
-                decides,
-            ));
+            let headers = &self.headers;
+            return Err(Failure::of_status(self.status, headers, &host, decides));
         }
         match self.header("content-encoding")? {
             None | Some("" | "identity") => Ok(self),
@@ -217,7 +208,7 @@ impl Answer {
         }
     }
 
-    /// Of which byte on the body is, and the size of the whole file if it is announced.
+    /// The byte at which the body begins, and the size of the whole file if it is announced.
     pub(super) fn extent(&self) -> std::result::Result<(u64, Option<u64>), Failure> {
         if self.status != 206 {
             return Ok((0, self.length()?));
@@ -256,12 +247,14 @@ impl Answer {
     }
 }
 
+/// A number of digits alone: no sign.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
 /// `bytes 5-9/10`: first and last byte, and how many there are.
 fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
-    let number = |text: &str| {
-        let digits = text.bytes().all(|b| b.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|_| digits)
-    };
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last) = (number(first)?, number(last)?);
@@ -284,15 +277,14 @@ pub(super) fn endpoint(text: &str) -> Result<Url> {
         Error::new(ErrorKind::Setting, message)
     };
     let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
-    match url {
-        url if !matches!(url.scheme(), "http" | "https") => {
-            Err(bad("it is neither http nor https"))
-        }
-        url if !url.username().is_empty() || url.password().is_some() => {
-            Err(bad("it has a user name, use HF_TOKEN instead"))
-        }
-        url if url.query().is_some() || url.fragment().is_some() => Err(bad("it has a query")),
-        url => Ok(url),
+    if !matches!(url.scheme(), "http" | "https") {
+        Err(bad("it is neither http nor https"))
+    } else if !url.username().is_empty() || url.password().is_some() {
+        Err(bad("it has a user name, use HF_TOKEN instead"))
+    } else if url.query().is_some() || url.fragment().is_some() {
+        Err(bad("it has a query"))
+    } else {
+        Ok(url)
     }
 }
 

@@ -57,13 +57,28 @@ impl Failure {
         Self::Untrusted(reason.into())
     }
 
+    /// The server names a commit that is none, or not the one that was asked for.
+    pub(super) fn odd_commit(given: &str, why: &str) -> Self {
+        Self::Untrusted(format!(
+            "the server calls the commit \"{}\"{why}",
+            shown(given)
+        ))
+    }
+
     /// What it means that a server answers with neither a file nor a redirect; whether it decides
     /// which files there are and who may have them.
     pub(super) fn of_status(status: u16, headers: &HeaderMap, host: &str, decides: bool) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let code = text("x-error-code").unwrap_or_default();
-        let said =
-            text("x-error-message").map_or_else(String::new, |text| format!(" ({})", shown(text)));
+        let said = text("x-error-message").map(|text| format!(" ({})", shown(text)));
+        let why = match status {
+            429 => ": too many requests",
+            _ => "",
+        };
+        let reason = format!(
+            "HTTP status {status} from {host}{why}{}",
+            said.unwrap_or_default()
+        );
         match status {
             404 if decides => Self::NotFound {
                 commit: (code == "EntryNotFound")
@@ -74,22 +89,10 @@ impl Failure {
                 gated: code == "GatedRepo",
             },
             416 => Self::NotTheRest,
-            429 => Self::unreachable(
-                format!("HTTP status 429 from {host}: too many requests{said}"),
-                wait(text("retry-after")),
-            ),
-            503 => Self::unreachable(
-                format!("HTTP status 503 from {host}{said}"),
-                wait(text("retry-after")),
-            ),
-            408 | 500 | 502 | 504 => Self::unreachable(
-                format!("HTTP status {status} from {host}{said}"),
-                Again::Soon,
-            ),
-            status if status >= 500 => {
-                Self::unreachable(format!("HTTP status {status} from {host}{said}"), Again::No)
-            }
-            status => Self::Status(format!("HTTP status {status} from {host}{said}")),
+            429 | 503 => Self::unreachable(reason, wait(text("retry-after"))),
+            408 | 500 | 502 | 504 => Self::unreachable(reason, Again::Soon),
+            500.. => Self::unreachable(reason, Again::No),
+            _ => Self::Status(reason),
         }
     }
 }

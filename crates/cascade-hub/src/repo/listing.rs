@@ -13,7 +13,6 @@ use super::body::Incoming;
 use super::cache::is_commit_name;
 use super::failure::{shown, Failure};
 use super::redirect::Trail;
-use super::retry::Patience;
 use super::{CacheOnly, HubRepo};
 use crate::name::is_plain_name;
 use crate::{Error, Result};
@@ -60,11 +59,7 @@ impl HubRepo<'_> {
                 Err(failure) => return Err(self.error(LISTING, failure)),
             }
         }
-        let commit = self
-            .commit
-            .clone()
-            .or_else(|| self.cache.remembered(&self.revision));
-        let names = commit.and_then(|commit| {
+        let names = self.known_commit().and_then(|commit| {
             let kept = self.kept(&commit);
             kept.or_else(|| self.in_snapshot(&commit))
         });
@@ -78,15 +73,7 @@ impl HubRepo<'_> {
 
     fn ask_for_listing(&mut self) -> std::result::Result<Vec<String>, Failure> {
         let cached = self.cache.remembered(&self.revision).is_some();
-        let mut patience = Patience::new(self.client.limits()).with_cached(cached);
-        let info = loop {
-            match self.info() {
-                Ok(info) => break info,
-                Err(failure) => {
-                    patience.wait_or_give_up(failure, self.client.reached(), &self.display)?;
-                }
-            }
-        };
+        let info = self.patiently(cached, || self.info())?;
         let commit = self.settle(Some(info.commit))?;
         // A cache that cannot be written to stays without the list.
         if let Ok(json) = serde_json::to_vec(&info.names) {
@@ -112,10 +99,7 @@ impl HubRepo<'_> {
             Failure::no_hub(&format!("no list of files: {}", shown(&error.to_string())))
         })?;
         if !is_commit_name(&answered.sha) {
-            return Err(Failure::untrusted(format!(
-                "the server calls the commit \"{}\"",
-                shown(&answered.sha)
-            )));
+            return Err(Failure::odd_commit(&answered.sha, ""));
         }
         let names = answered.siblings.into_iter().map(|file| file.rfilename);
         // Names become paths in the cache.
@@ -130,10 +114,8 @@ impl HubRepo<'_> {
     fn kept(&self, commit: &str) -> Option<Vec<String>> {
         let bytes = fs::read(self.cache.listing(commit)).ok()?;
         let names: Vec<String> = serde_json::from_slice(&bytes).ok()?;
-        names
-            .iter()
-            .all(|name| is_plain_name(name))
-            .then_some(names)
+        let plain = names.iter().all(|name| is_plain_name(name));
+        plain.then_some(names)
     }
 
     fn in_snapshot(&self, commit: &str) -> Option<Vec<String>> {

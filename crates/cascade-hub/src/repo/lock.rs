@@ -17,7 +17,7 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// What came of asking for a lock.
 pub(super) enum Lock {
-    /// It is ours until this is dropped.
+    /// This process has the lock until the value is dropped.
     Ours { _file: File },
     /// Somebody else has it.
     Busy,

@@ -24,11 +24,8 @@ impl<'a> Patience<'a> {
 
     /// Where the cache can stand in for the hub, the hub has one more chance only.
     pub(super) fn with_cached(self, cached: bool) -> Self {
-        let retries = if cached {
-            self.retries.min(1)
-        } else {
-            self.retries
-        };
+        let most = if cached { 1 } else { u32::MAX };
+        let retries = self.retries.min(most);
         Self { retries, ..self }
     }
 
@@ -43,12 +40,7 @@ impl<'a> Patience<'a> {
         let Failure::Unreachable { reason, again } = failure else {
             return Err(failure);
         };
-        let give_up = |reason| {
-            Err(Failure::Unreachable {
-                reason,
-                again: Again::No,
-            })
-        };
+        let give_up = |reason: String| Err(Failure::unreachable(reason, Again::No));
         self.failures += 1;
         let wait = match again {
             Again::No => return give_up(reason),
@@ -83,16 +75,10 @@ impl<'a> Patience<'a> {
     /// together do not come back together.
     fn backoff(&self) -> Duration {
         let doublings = (self.failures - 1).min(16);
-        let whole = self
-            .limits
-            .backoff
-            .saturating_mul(1 << doublings)
-            .min(self.limits.longest_wait);
-        let chance = SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap_or_default()
-            .subsec_micros()
-            % 1000;
+        let whole = self.limits.backoff.saturating_mul(1 << doublings);
+        let whole = whole.min(self.limits.longest_wait);
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let chance = now.subsec_micros() % 1000;
         whole / 2 + whole / 2 * chance / 1000
     }
 }

@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cascade_hub::HubLimits;
-use cascade_test_server::{message, send, Request, Script, Server};
 
 use crate::good_hub::{is_for_file, is_for_storage, Hub, COMMIT};
+use crate::test_server::{message, send, Request, Script, Server};
 use crate::world::{limits, World};
 
 pub(crate) const SMALL: &str = "config.json";
@@ -137,6 +137,7 @@ pub(crate) fn run(cases: Vec<Case>) {
 
 pub(crate) const FILE: fn(&Request) -> bool = is_for_file;
 pub(crate) const STORAGE: fn(&Request) -> bool = is_for_storage;
+pub(crate) const ANY: fn(&Request) -> bool = |_| true;
 pub(crate) const REST: fn(&Request) -> bool = |request| request.from().is_some();
 pub(crate) const ALL_OF_STORAGE: fn(&Request) -> bool =
     |request| is_for_storage(request) && request.from().is_none();
@@ -145,6 +146,15 @@ pub(crate) const ALWAYS: usize = usize::MAX;
 /// A file of the hub with a name for its content that the server chose.
 pub(crate) fn named(etag: &str) -> String {
     format!("200 OK\r\nX-Repo-Commit: {COMMIT}\r\nETag: {etag}")
+}
+
+/// The hub's answer for the large file, by a digest and a size that the server chose.
+pub(crate) fn linked(etag: &str, size: Option<&str>) -> String {
+    let size = size.map_or_else(String::new, |size| format!("\r\nX-Linked-Size: {size}"));
+    format!(
+        "302 Found\r\nX-Repo-Commit: {COMMIT}\r\nLocation: /lfs/{LARGE}\r\n\
+         X-Linked-Etag: \"{etag}\"{size}"
+    )
 }
 
 /// The start of the large file, and then nothing.

@@ -3,10 +3,18 @@
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
-use cascade_test_server::{git_sha1, ranged, send, sha256, Request};
+use sha1::{Digest, Sha1};
+
+use crate::test_server::{hex, ranged, send, sha256, Request};
 
 pub(crate) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub(crate) const NEXT: &str = "89abcdef0123456789abcdef0123456789abcdef";
+
+/// The hub's name for a file that is not in Git LFS: Git's SHA-1 of it.
+pub(crate) fn git_sha1(bytes: &[u8]) -> String {
+    let start = Sha1::new().chain_update(format!("blob {}\0", bytes.len()));
+    hex(&start.chain_update(bytes).finalize())
+}
 
 /// Whether it asks the storage of large files.
 pub(crate) fn is_for_storage(request: &Request) -> bool {

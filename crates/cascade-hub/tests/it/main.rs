@@ -7,6 +7,8 @@ mod good_hub;
 mod models;
 mod processes;
 mod protocol;
+#[path = "../../../testing/test_server.rs"]
+mod test_server;
 mod tokens;
 mod trust;
 mod world;

@@ -1,9 +1,9 @@
 //! Models, whose files name other files.
 
 use cascade_hub::{HubOptions, ModelSource};
-use cascade_test_server::Server;
 
 use crate::good_hub::Hub;
+use crate::test_server::Server;
 use crate::world::{assert_parts, limits, World};
 
 fn index(shard: &str) -> Vec<u8> {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_hub::{HubDataset, HubOptions};
-use cascade_test_server::{be_silent, message, sha256, Request, Server};
 
 use crate::good_hub::{is_for_storage, Hub};
+use crate::test_server::{be_silent, message, sha256, Request, Server};
 use crate::world::World;
 
 const FILE: &str = "model.bin";

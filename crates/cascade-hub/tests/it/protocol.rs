@@ -5,9 +5,9 @@ use std::fs;
 use std::net::TcpStream;
 
 use cascade_hub::{HubDataset, HubOptions};
-use cascade_test_server::{git_sha1, message, ranged, send, sha256, Request, Server};
 
-use crate::good_hub::{Hub, COMMIT};
+use crate::good_hub::{git_sha1, Hub, COMMIT};
+use crate::test_server::{message, ranged, send, sha256, Request, Server};
 use crate::world::{assert_parts, limits, World};
 
 fn hub() -> Hub {

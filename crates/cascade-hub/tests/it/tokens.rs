@@ -2,9 +2,8 @@
 
 use std::net::TcpStream;
 
-use cascade_test_server::{send, Request, Server};
-
 use crate::good_hub::Hub;
+use crate::test_server::{send, Request, Server};
 use crate::world::{assert_parts, World};
 
 const TOKEN: &str = "hf_secret";

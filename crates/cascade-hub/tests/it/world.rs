@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cascade_hub::{HubDataset, HubLimits, HubOptions};
-use cascade_test_server::Server;
 use tempfile::TempDir;
 
 use crate::good_hub::Hub;
+use crate::test_server::Server;
 
 /// More than any attempt may take. It only shows that nothing hangs.
 const MOST: Duration = Duration::from_secs(60);

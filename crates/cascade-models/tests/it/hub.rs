@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use cascade_core::Architecture;
 use cascade_models::{load, HubOptions, LoadOptions, LoadedModel, ModelSource};
-use cascade_test_server::{message, ranged, sha256, Request, Server as TestServer};
 use tempfile::TempDir;
 
 use crate::common::demo::{self, folder};
+use crate::test_server::{message, ranged, sha256, Request, Server as TestServer};
 
 const OLD: &str = "0123456789abcdef0123456789abcdef01234567";
 const NEW: &str = "89abcdef0123456789abcdef0123456789abcdef";

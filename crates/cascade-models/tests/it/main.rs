@@ -20,5 +20,8 @@ mod prefixes;
 mod purity;
 #[cfg(feature = "gpu")]
 mod random;
+#[cfg(feature = "hub")]
+#[path = "../../../testing/test_server.rs"]
+mod test_server;
 #[cfg(feature = "gpu")]
 mod tree_logits;

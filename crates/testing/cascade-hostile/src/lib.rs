@@ -29,7 +29,8 @@ pub struct Reader {
     pub read: Read,
 }
 
-/// All readers.
+/// All readers, one on each line.
+#[rustfmt::skip]
 pub const READERS: &[Reader] = &[
     reader("config", "config.yaml", readers::config),
     reader("experiment", "experiment.yaml", readers::experiment),
@@ -54,33 +55,17 @@ pub const READERS: &[Reader] = &[
     reader("tokenizer", "tokenizer.json", readers::tokenizer),
     reader("model-config", "model/config.json", readers::model),
     reader("t5-config", "t5/config.json", readers::model),
-    reader(
-        "generation-config",
-        "model/generation_config.json",
-        readers::model,
-    ),
+    reader("generation-config", "model/generation_config.json", readers::model),
     reader("model-tokenizer", "model/tokenizer.json", readers::model),
-    reader(
-        "tokenizer-config",
-        "model/tokenizer_config.json",
-        readers::model,
-    ),
+    reader("tokenizer-config", "model/tokenizer_config.json", readers::model),
     reader("weights", "model/model.safetensors", readers::model),
     reader("pytorch", "pickled/pytorch_model.bin", readers::model),
     reader("gguf", "model.gguf", readers::gguf),
     reader("sentencepiece", "tokenizer.model", readers::tokenizer),
     reader("chat-template", "tokenizer_config.json", readers::chat),
-    reader(
-        "weights-index",
-        "model/model.safetensors.index.json",
-        readers::model,
-    ),
-    reader("results", "results/results.jsonl", readers::results),
-    reader(
-        "results-experiment",
-        "results/experiment.json",
-        readers::results,
-    ),
+    reader("weights-index", "model/model.safetensors.index.json", readers::model),
+    reader("results", "results/results.jsonl", readers::report),
+    reader("results-experiment", "results/experiment.json", readers::report),
     reader("plan", "results/plan.json", readers::plan),
     reader("manifest", "results/manifest.json", readers::manifest),
     reader("samples", "results/samples.jsonl", readers::report),

@@ -11,7 +11,7 @@ use cascade_data::{Dataset, Selection};
 use cascade_engine::CLASSIFIER_FEATURES;
 use cascade_eval::trace::spec_bench::Answers;
 use cascade_eval::trace::Trace;
-use cascade_models::{load, LoadOptions, ModelSource, Tokenizer};
+use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, Tokenizer};
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
 use cascade_reproduce::report::Manifest;
 use cascade_reproduce::theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
@@ -36,16 +36,11 @@ const MODEL: &[(&str, &[u8])] = files!(
     "tokenizer.json"
 );
 
-/// The same of a T5.
+/// A good T5, of which one file at a time is replaced.
+#[rustfmt::skip]
 const T5: &[(&str, &[u8])] = &[
-    (
-        "config.json",
-        include_bytes!("../../../../tests/goldens/models/tiny-t5-v1.1/config.json"),
-    ),
-    (
-        "model.safetensors",
-        include_bytes!("../../../../tests/goldens/models/tiny-t5-v1.1/model.safetensors"),
-    ),
+    ("config.json", include_bytes!("../../../../tests/goldens/models/tiny-t5-v1.1/config.json")),
+    ("model.safetensors", include_bytes!("../../../../tests/goldens/models/tiny-t5-v1.1/model.safetensors")),
     ("tokenizer.json", include_bytes!("../good/tokenizer.json")),
 ];
 
@@ -62,15 +57,10 @@ const RESULTS: &[(&str, &[u8])] = files!(
 );
 
 /// A good acceptance head.
+#[rustfmt::skip]
 const HEAD: &[(&str, &[u8])] = &[
-    (
-        "config.json",
-        include_bytes!("../../../../tests/hostile/head-config/good.json"),
-    ),
-    (
-        "model.safetensors",
-        include_bytes!("../../../../tests/hostile/head-weights/good.safetensors"),
-    ),
+    ("config.json", include_bytes!("../../../../tests/hostile/head-config/good.json")),
+    ("model.safetensors", include_bytes!("../../../../tests/hostile/head-weights/good.safetensors")),
 ];
 
 /// Puts the good files around a hostile one.
@@ -96,6 +86,11 @@ pub(crate) fn surround(reader: &Reader, folder: &Path) {
 
 fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let read = cascade_core::fs::read(path, 64 * cascade_core::fs::MIB);
+    read.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 pub(crate) fn config(path: &Path) -> Outcome {
@@ -180,8 +175,7 @@ pub(crate) fn mmlu(path: &Path) -> Outcome {
 
 /// Any text can be asked, by every template that accepts its kind, in one turn or several.
 pub(crate) fn templates(path: &Path) -> Outcome {
-    let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = read(path)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let turns: Vec<String> = text.split('\n').take(4).map(str::to_owned).collect();
     let contents = [
@@ -233,8 +227,7 @@ pub(crate) fn corpus(path: &Path) -> Outcome {
 
 /// Any text is wikitext.
 pub(crate) fn wikitext(path: &Path) -> Outcome {
-    let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = read(path)?;
     let source = String::from_utf8_lossy(&bytes);
     assert!(corpus::wikitext::strip(&source).len() <= source.len());
     Ok(())
@@ -311,7 +304,7 @@ pub(crate) fn table_json(path: &Path) -> Outcome {
 /// A tokenizer that is read can encode and decode.
 pub(crate) fn tokenizer(path: &Path) -> Outcome {
     let tokenizer = said(Tokenizer::from_file(path))?;
-    let tokens = said(tokenizer.encode_plain("A text of \u{1f600} words,\n\0 and more."))?;
+    let tokens = said(tokenizer.encode_plain(TEXT))?;
     said(tokenizer.decode(&tokens))?;
     tokenizer.fingerprint();
     Ok(())
@@ -320,11 +313,7 @@ pub(crate) fn tokenizer(path: &Path) -> Outcome {
 /// A model that is loaded can score.
 pub(crate) fn model(folder: &Path) -> Outcome {
     use cascade_core::{Scorer, TokenTree, Want};
-    let options = LoadOptions {
-        progress: false,
-        ..LoadOptions::default()
-    };
-    let model = said(load(&ModelSource::Folder(folder.to_owned()), &options))?;
+    let model = loaded(&ModelSource::Folder(folder.to_owned()))?;
     let mut session = model.session();
     let scored = match model.info().architecture {
         cascade_core::Architecture::DecoderOnly => {
@@ -340,23 +329,24 @@ pub(crate) fn model(folder: &Path) -> Outcome {
 
 /// A model in one file, which has a tokenizer too.
 pub(crate) fn gguf(path: &Path) -> Outcome {
+    let model = loaded(&ModelSource::File(path.to_owned()))?;
+    said(model.tokenizer.encode_plain(TEXT)).map(|_| ())
+}
+
+fn loaded(source: &ModelSource) -> Result<LoadedModel, String> {
     let options = LoadOptions {
         progress: false,
         ..LoadOptions::default()
     };
-    let model = said(load(&ModelSource::File(path.to_owned()), &options))?;
-    said(
-        model
-            .tokenizer
-            .encode_plain("A text of \u{1f600} words,\n\0 and more."),
-    )?;
-    Ok(())
+    said(load(source, &options))
 }
+
+/// A text that every tokenizer can encode.
+const TEXT: &str = "A text of \u{1f600} words,\n\0 and more.";
 
 /// The templates of a model, rendered.
 pub(crate) fn chat(path: &Path) -> Outcome {
-    let bytes = said(cascade_core::fs::read(path, 64 * cascade_core::fs::MIB))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = read(path)?;
     let place = path.display().to_string();
     let files = [(ChatFile::TokenizerConfig, bytes)];
     let Some(templates) = said(ChatTemplates::read(&place, &files))? else {
@@ -374,11 +364,6 @@ pub(crate) fn chat(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Results are read, and the report written of them.
-pub(crate) fn results(folder: &Path) -> Outcome {
-    report(folder)
-}
-
 pub(crate) fn plan(folder: &Path) -> Outcome {
     let plan = said(Plan::of_folder(folder))?;
     said(plan.definition())?;
@@ -389,6 +374,7 @@ pub(crate) fn manifest(folder: &Path) -> Outcome {
     said(Manifest::of_folder(folder)).map(|_| ())
 }
 
+/// Results are read, and the report written of them.
 pub(crate) fn report(folder: &Path) -> Outcome {
     let manifest = said(Manifest::of_folder(folder))?
         .ok_or_else(|| format!("{}: no manifest", folder.display()))?;
