@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Counts what follows one and two tokens again, packs it as docs/bigram.md describes, and compares that with the tensors of
-a table that `cascade-lab bigram build --order 2` wrote: every byte must be equal.
+a table that `cascade-lab bigram build` wrote, of order 1 or 2: every byte must be equal.
 
     cascade bigram build text.txt --order 2 --tokenizer tokenizer.json --out table.safetensors
     scripts/count_trigrams.py tokenizer.json table.safetensors text.txt
@@ -38,13 +38,16 @@ def falling(counts):
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def pack(vocab_size, tokens, after):
+def pack(order, vocab_size, tokens, after):
     """The tensors, by name."""
     pairs = sorted(key for key, of in after.items() if len(key) == 2 and sum(of.values()) >= MIN_CONTEXT)
     entries, lengths, totals = [], [], []
     for context in itertools.chain(((token,) for token in range(vocab_size)), pairs):
         of = after.get(context, {})
         total, kept = sum(of.values()), falling(of)[:TOP_K]
+        if order == 1 and kept:
+            # How often the token occurs, at the ends of documents too.
+            total = tokens[context[0]]
         entries += [token | (2047 if count == total else min(floor(count, 6), 2046)) << 21 for token, count in kept]
         lengths.append(len(kept))
         totals.append(ceiling(total, 11))
@@ -67,20 +70,21 @@ def pack(vocab_size, tokens, after):
 def main(tokenizer, table, *texts):
     tokenizer = tokenizers.Tokenizer.from_file(tokenizer)
     tokenizer.no_truncation()
+    with open(table, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    order = int(header["__metadata__"]["order"])
     tokens, after = collections.Counter(), collections.defaultdict(collections.Counter)
     for path in texts:
         documents = open(path, encoding="utf-8").read().split("\n\n")
         for document in filter(None, map(str.strip, documents)):
             ids = tokenizer.encode(document, add_special_tokens=False).ids
             tokens.update(ids)
-            for length in (1, 2):
+            for length in range(1, order + 1):
                 for start in range(len(ids) - length):
                     after[tuple(ids[start:start + length])][ids[start + length]] += 1
     vocab_size = max(tokenizer.get_vocab().values()) + 1
-    with open(table, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
-    for name, expected in pack(vocab_size, tokens, after).items():
+    for name, expected in pack(order, vocab_size, tokens, after).items():
         start, end = header[name]["data_offsets"]
         if data[start:end] != expected.tobytes():
             sys.exit(f"different: {name}")

@@ -158,7 +158,7 @@ fn search(corpus: &[u32], context: &[u32], tokens: usize) -> Vec<u32> {
     }
 }
 
-/// The same in the context itself, before its end.
+/// The longest match in the context itself, before its end.
 fn search_own(context: &[u32], tokens: usize) -> Vec<u32> {
     let mut best = (0, 0);
     for end in 1..context.len() {

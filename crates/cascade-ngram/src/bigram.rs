@@ -31,7 +31,7 @@ impl Bigram {
         Self { table, width: 1 }
     }
 
-    /// The same with the `width` most frequent successors after the context's last token and after
+    /// The drafter with the `width` most frequent successors after the context's last token and after
     /// each token of the chain; only the most frequent one is continued. The chain takes precedence
     /// for the budget's nodes, then the siblings nearest to the context, by falling count, of equal
     /// counts the lower token. 0 and 1 are the same.

@@ -16,7 +16,7 @@ const LONGEST: usize = 64;
 /// The main chain is what a drafter would propose as a chain. It stays as it is: others branch off
 /// before its end.
 pub(crate) struct Branches {
-    /// Its first nodes are the main chain.
+    /// The first nodes are the main chain.
     tree: TokenTree,
     main: usize,
 }

@@ -86,8 +86,8 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync + erased_serde::Serializ
         String::new()
     }
 
-    /// The same drafter with other values of the settings that shape drafts, each drawn by `draw`
-    /// from a range. They change the speed of a generation and not its answer, which tests show
+    /// The drafter with other values of the settings that shape drafts, each drawn by `draw` from a
+    /// range. They change the speed of a generation and not its answer, which tests show
     /// with this.
     fn with_drawn_settings(
         &self,
@@ -213,7 +213,8 @@ impl TableLocator {
         }
     }
 
-    /// The same place, in `base` if it is a path that starts with a dot.
+    /// The place within the folder `base`, if it is a path that starts with a dot; otherwise the
+    /// place itself.
     pub fn relative_to(&self, base: &Path) -> Self {
         match self {
             Self::File(path) if path.to_string_lossy().starts_with('.') => {

@@ -229,8 +229,8 @@ impl MaxGram {
         Self::default()
     }
 
-    /// The same, filling what is missing from `table`. Its vocabulary must be the one of the
-    /// contexts.
+    /// The drafter with a table, from which it fills what is missing. The table must be for the
+    /// vocabulary of the contexts.
     pub fn with_bigram(self, table: Arc<NgramTable>) -> Self {
         Self {
             bigram: Some(table),
@@ -238,7 +238,7 @@ impl MaxGram {
         }
     }
 
-    /// The same with other settings.
+    /// The drafter with other settings.
     pub fn with_options(self, options: MaxGramOptions) -> Self {
         Self { options, ..self }
     }

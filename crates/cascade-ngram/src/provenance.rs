@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// A file that was counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
-    /// Its name, without the folders that it was in.
+    /// The name of the file, without the folders that it was in.
     pub name: String,
-    /// Its size as it was on the disk; `None` for a stream.
+    /// The size of the file on the disk; `None` for a stream.
     pub bytes: Option<u64>,
     /// The date of the dump, as 2024-06-01, where the name of the file or of its folder contains
     /// it.

@@ -240,7 +240,7 @@ fn read_weights(locator: &TableLocator) -> Result<Weights, String> {
 
 struct MaxGramTreeFactory {
     table: Option<Arc<NgramTable>>,
-    /// It has seen nothing.
+    /// A drafter that has seen nothing.
     drafter: MaxGramTree,
 }
 

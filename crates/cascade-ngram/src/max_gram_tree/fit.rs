@@ -41,11 +41,11 @@ use super::{MaxGramTree, Weights};
 /// About 5 µs per token and pass; four passes over 100,000 tokens are enough.
 #[derive(Clone, Debug)]
 pub struct Fitter {
-    /// As it was before it read anything.
+    /// The drafter as it was before it read anything.
     new: MaxGramTree,
     drafter: MaxGramTree,
     rate: f32,
-    /// Of each parameter, the sum of its squared slopes.
+    /// The sum of the squared slopes of each parameter.
     squares: [f32; PARAMETERS],
 }
 
@@ -60,7 +60,7 @@ pub struct Foreseen {
 }
 
 impl Foreseen {
-    /// Its mean for a token; NaN if there are none.
+    /// The mean of `nats` for a token; NaN if there are none.
     pub fn nats_per_token(&self) -> f64 {
         self.nats / self.tokens as f64
     }
@@ -90,7 +90,7 @@ impl Fitter {
         }
     }
 
-    /// The same with another rate: how far the first step of each parameter goes, if all of the
+    /// The fitter with another rate: how far the first step of each parameter goes, if all of the
     /// probability depends on it. 0 learns nothing, which measures weights as they are.
     pub fn with_rate(self, rate: f32) -> Self {
         Self { rate, ..self }

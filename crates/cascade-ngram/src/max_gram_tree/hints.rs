@@ -1,7 +1,8 @@
-//! What the target said where its answer did not go.
+//! The target's distributions after drafted tokens, rejected ones included.
 
 use cascade_core::TokenId;
-use hashbrown::hash_table::{Entry, HashTable};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
 /// Contexts of 1 to this many tokens are remembered.
 pub(super) const HINT_ORDERS: usize = 3;
@@ -18,31 +19,22 @@ pub(super) type Choice = (TokenId, f32);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hints {
     recent: Generation,
-    /// The generation before.
+    /// What was recent before.
     former: Generation,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Generation {
-    slots: HashTable<Slot>,
-}
-
-#[derive(Clone, Debug)]
-struct Slot {
-    key: u64,
-    given: Given,
-}
+type Generation = HashMap<u64, Hint, FxBuildHasher>;
 
 /// The distribution of one context.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct Hint {
     /// How often the target was asked.
     pub(super) times: u32,
     count: u32,
     choices: [Choice; MOST_HINTS],
 }
 
-impl Given {
+impl Hint {
     /// The most probable tokens, the best first.
     pub(super) fn choices(&self) -> &[Choice] {
         &self.choices[..self.count as usize]
@@ -50,38 +42,24 @@ impl Given {
 }
 
 impl Hints {
-    pub(super) fn get(&self, key: u64) -> Option<&Given> {
-        self.recent.get(key).or_else(|| self.former.get(key))
+    pub(super) fn get(&self, key: u64) -> Option<&Hint> {
+        self.recent.get(&key).or_else(|| self.former.get(&key))
     }
 
-    /// Remembers what the target said after a context: its best tokens, as many as there is room
-    /// for.
-    pub(super) fn set(&mut self, key: u64, said: &[Choice]) {
-        let times = 1 + self.get(key).map_or(0, |given| given.times);
-        if self.recent.slots.len() >= KEPT {
+    /// Remembers the target's best tokens after a context, as many as there is room for.
+    pub(super) fn set(&mut self, key: u64, choices: &[Choice]) {
+        let times = 1 + self.get(key).map_or(0, |hint| hint.times);
+        if self.recent.len() >= KEPT {
             self.former = std::mem::take(&mut self.recent);
         }
-        let count = said.len().min(MOST_HINTS);
-        let mut given = Given {
+        let count = choices.len().min(MOST_HINTS);
+        let mut hint = Hint {
             times,
             count: count as u32,
             choices: [(0, 0.0); MOST_HINTS],
         };
-        given.choices[..count].copy_from_slice(&said[..count]);
-        let slots = &mut self.recent.slots;
-        match slots.entry(key, |slot| slot.key == key, |slot| slot.key) {
-            Entry::Occupied(mut entry) => entry.get_mut().given = given,
-            Entry::Vacant(entry) => {
-                entry.insert(Slot { key, given });
-            }
-        }
-    }
-}
-
-impl Generation {
-    fn get(&self, key: u64) -> Option<&Given> {
-        let slot = self.slots.find(key, |slot| slot.key == key)?;
-        Some(&slot.given)
+        hint.choices[..count].copy_from_slice(&choices[..count]);
+        self.recent.insert(key, hint);
     }
 }
 
@@ -96,8 +74,8 @@ mod tests {
         let mut hints = Hints::default();
         hints.set(key(1), &[(5, 0.75), (6, 0.25)]);
         hints.set(key(1), &[(6, 1.0)]);
-        let given = hints.get(key(1)).unwrap();
-        assert_eq!((given.times, given.choices()), (2, &[(6, 1.0)][..]));
+        let hint = hints.get(key(1)).unwrap();
+        assert_eq!((hint.times, hint.choices()), (2, &[(6, 1.0)][..]));
         let many: Vec<Choice> = (0..20).map(|token| (token, 0.05)).collect();
         hints.set(key(2), &many);
         assert_eq!(hints.get(key(2)).unwrap().choices(), &many[..MOST_HINTS]);
@@ -109,7 +87,7 @@ mod tests {
             hints.set(key(1_000_000 + n), &[(1, 1.0)]);
         }
         assert!(hints.get(key(1)).is_none());
-        let kept = hints.recent.slots.len() + hints.former.slots.len();
+        let kept = hints.recent.len() + hints.former.len();
         assert!((KEPT..=2 * KEPT).contains(&kept), "{kept}");
     }
 }

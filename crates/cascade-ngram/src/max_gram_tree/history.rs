@@ -90,7 +90,7 @@ pub(super) struct TextId {
 struct Step {
     contexts: [Undo; ORDERS.len() + SKIPS],
     unigram: ranking::Undo,
-    /// Of the text up to the token.
+    /// The hash of the text up to the token.
     hash: u64,
 }
 
@@ -100,7 +100,7 @@ impl History {
         &self.tokens
     }
 
-    /// Its last tokens, newest first, as many as there is room for. Returns their number.
+    /// Writes the last tokens, newest first, as many as there is room for. Returns their number.
     pub(super) fn newest_first(&self, newest: &mut [TokenId]) -> usize {
         let last = self.tokens.iter().rev();
         let count = last.len().min(newest.len());

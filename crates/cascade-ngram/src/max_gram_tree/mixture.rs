@@ -35,31 +35,31 @@ struct Evidence<'a> {
 
 #[derive(Clone)]
 enum List<'a> {
-    Counted(Followers<'a>),
-    Static(ngram_table::Continuations<'a>),
-    Frequent(&'a [(TokenId, u64)], u64),
-    Given(&'a [Choice]),
+    Followers(Followers<'a>),
+    Table(ngram_table::Continuations<'a>),
+    Unigrams(&'a [(TokenId, u64)], u64),
+    Choices(&'a [Choice]),
 }
 
 impl List<'_> {
     /// Calls `take` with tokens and their shares, by falling share, until it returns `false`.
     fn each(&self, mut take: impl FnMut(TokenId, f32) -> bool) {
         let _ = match self {
-            Self::Counted(Followers { total, pairs }) => {
+            Self::Followers(Followers { total, pairs }) => {
                 let scale = 1.0 / *total as f32;
                 pairs.iter().all(|p| take(p.token, p.count as f32 * scale))
             }
-            Self::Static(row) => {
+            Self::Table(row) => {
                 let scale = 1.0 / row.total() as f32;
                 let mut row = row.clone();
                 row.all(|(token, count)| take(token, count as f32 * scale))
             }
-            Self::Frequent(tokens, total) => {
+            Self::Unigrams(tokens, total) => {
                 let scale = 1.0 / *total as f32;
                 let mut tokens = tokens.iter();
                 tokens.all(|&(token, count)| take(token, count as f32 * scale))
             }
-            Self::Given(choices) => choices.iter().all(|&(token, share)| take(token, share)),
+            Self::Choices(choices) => choices.iter().all(|&(token, share)| take(token, share)),
         };
     }
 
@@ -99,26 +99,26 @@ impl<'a> Mixture<'a> {
         };
         let keys = Keys::new(newest_first.iter().copied());
         let history = sources.history;
-        mixture.counted(weights, Kind::Context, &history.contexts, keys.orders());
-        mixture.counted(weights, Kind::Skip, &history.contexts, keys.skips());
+        mixture.add_contexts(weights, Kind::Context, &history.contexts, keys.orders());
+        mixture.add_contexts(weights, Kind::Skip, &history.contexts, keys.skips());
         let short = |orders: usize| &keys.orders()[..keys.orders().len().min(orders)];
         if let Some(session) = sources.session {
-            mixture.counted(weights, Kind::Session, session, short(SESSION_ORDERS));
+            mixture.add_contexts(weights, Kind::Session, session, short(SESSION_ORDERS));
         }
         if let Some(hints) = sources.hints {
-            mixture.given(weights, hints, short(HINT_ORDERS));
+            mixture.add_hints(weights, hints, short(HINT_ORDERS));
         }
         if let Some(&(_, best)) = advised.first() {
             let bucket = Bucket::of_share(1, best);
-            mixture.add(weights, Kind::Neural, 0, bucket, List::Given(advised));
+            mixture.add(weights, Kind::Neural, 0, bucket, List::Choices(advised));
         }
         let unigrams = history.unigrams.followers();
         if let Some(most) = unigrams.pairs.first() {
             let bucket = Bucket::of(unigrams.total.into(), most.count.into());
-            mixture.add(weights, Kind::Unigram, 0, bucket, List::Counted(unigrams));
+            mixture.add(weights, Kind::Unigram, 0, bucket, List::Followers(unigrams));
         }
         if let Some(table) = sources.table {
-            mixture.of_table(weights, table, newest_first);
+            mixture.add_table(weights, table, newest_first);
         }
         let sum: f32 = mixture.evidence().map(|evidence| evidence.weight).sum();
         mixture.scale = 1.0 / (1.0 + sum);
@@ -127,7 +127,7 @@ impl<'a> Mixture<'a> {
 
     /// Adds what followed contexts of rising length, up to the first that never occurred: longer
     /// ones have not occurred either.
-    fn counted(
+    fn add_contexts(
         &mut self,
         weights: &Weights,
         kind: Kind,
@@ -139,25 +139,25 @@ impl<'a> Mixture<'a> {
                 return;
             };
             let bucket = Bucket::of(followers.total.into(), followers.pairs[0].count.into());
-            self.add(weights, kind, order, bucket, List::Counted(followers));
+            self.add(weights, kind, order, bucket, List::Followers(followers));
         }
     }
 
     /// Adds what the target said after contexts of rising length.
-    fn given(&mut self, weights: &Weights, hints: &'a Hints, keys: &[u64]) {
+    fn add_hints(&mut self, weights: &Weights, hints: &'a Hints, keys: &[u64]) {
         for (order, &key) in keys.iter().enumerate() {
-            let Some(given) = hints.get(key) else {
+            let Some(hint) = hints.get(key) else {
                 return;
             };
-            if let Some(&(_, best)) = given.choices().first() {
-                let bucket = Bucket::of_share(given.times.into(), best);
-                let list = List::Given(given.choices());
+            if let Some(&(_, best)) = hint.choices().first() {
+                let bucket = Bucket::of_share(hint.times.into(), best);
+                let list = List::Choices(hint.choices());
                 self.add(weights, Kind::Hint, order, bucket, list);
             }
         }
     }
 
-    fn of_table(&mut self, weights: &Weights, table: &'a NgramTable, newest_first: &[TokenId]) {
+    fn add_table(&mut self, weights: &Weights, table: &'a NgramTable, newest_first: &[TokenId]) {
         let rows = match *newest_first {
             [] => [None, None],
             [last] => [table.after(&[last]), None],
@@ -167,13 +167,13 @@ impl<'a> Mixture<'a> {
             let Some(row) = row else { continue };
             if let Some((_, most)) = row.clone().next() {
                 let bucket = Bucket::of(row.total(), most);
-                self.add(weights, Kind::Table, order, bucket, List::Static(row));
+                self.add(weights, Kind::Table, order, bucket, List::Table(row));
             }
         }
         let (tokens, total) = (table.unigrams(), table.total_tokens());
         if let Some(&(_, most)) = tokens.first() {
             let bucket = Bucket::of(total, most);
-            let list = List::Frequent(tokens, total);
+            let list = List::Unigrams(tokens, total);
             self.add(weights, Kind::Unigram, 1, bucket, list);
         }
     }

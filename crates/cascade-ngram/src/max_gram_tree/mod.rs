@@ -23,7 +23,7 @@ use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
 use self::history::{History, Keys, TextId, LONGEST};
 use self::mixture::{Gradient, Mixture, Sources};
 use self::search::{Buffers, Search};
-use self::session::{Answer, Session, SharedSession};
+use self::session::{Answer, Session, Store};
 pub use self::weights::Weights;
 use crate::NgramTable;
 
@@ -82,9 +82,7 @@ pub struct MaxGramTree {
     table: Option<Arc<NgramTable>>,
     source: Vec<TokenId>,
     history: History,
-    session: SharedSession,
-    /// Other texts of the session are generated at the same time.
-    beside_others: bool,
+    store: Store,
     hints: Hints,
     /// The answer that is being generated, as far as the session does not have it.
     answer: Answer,
@@ -114,8 +112,7 @@ impl MaxGramTree {
             table,
             source: Vec::new(),
             history: History::default(),
-            session: SharedSession::new(options.session_tokens),
-            beside_others: false,
+            store: Store::new(options.session_tokens),
             hints: Hints::default(),
             answer: Answer::default(),
             observed: TextId::default(),
@@ -128,19 +125,18 @@ impl MaxGramTree {
     /// A drafter for another text of the same owner that is generated at the same time: with the
     /// same settings, table and fitted weights, and with one store of answers for both.
     ///
-    /// Those made by this share more, if they keep answers at all: what one has observed, the
-    /// others draft from at once, and not only when its text has ended; and their weights learn
-    /// from all texts, of which each alone is too short to learn much from.
+    /// If answers are kept at all, such drafters share more. What one of them has observed, the
+    /// others draft from at once, and not only when its text has ended. Their weights learn from
+    /// all texts, because each text alone is too short to learn much from.
     #[must_use]
     pub fn for_another_text(&self) -> Self {
         Self {
-            session: self.session.shared(),
-            beside_others: true,
+            store: self.store.for_another_text(),
             ..Self::new(self.options, self.table.clone()).with_weights(self.fitted.clone())
         }
     }
 
-    /// The same with other weights.
+    /// The drafter with other weights.
     pub fn with_weights(self, weights: Weights) -> Self {
         Self {
             fitted: weights.clone(),
@@ -169,32 +165,7 @@ impl MaxGramTree {
         self.history.sync(&self.source, context);
         if self.history.id() != self.observed {
             let finished = std::mem::replace(&mut self.answer, Answer::after(context));
-            self.session.lock().add(finished);
-        }
-    }
-
-    /// Whether what this drafter learns is there for others.
-    fn shares(&self) -> bool {
-        self.beside_others && self.options.session_tokens > 0
-    }
-
-    /// Takes over the weights as the drafters of other texts have moved them.
-    fn catch_up(&mut self) {
-        if self.shares() {
-            if let Some(weights) = &self.session.lock().weights {
-                self.weights.clone_from(weights);
-            }
-        }
-    }
-
-    /// Lets the drafters of other texts have what was observed.
-    fn hand_over(&mut self) {
-        if self.shares() {
-            let next = self.answer.next();
-            let said = std::mem::replace(&mut self.answer, next);
-            let mut session = self.session.lock();
-            session.add(said);
-            session.weights = Some(self.weights.clone());
+            self.store.lock().add(finished);
         }
     }
 
@@ -202,9 +173,8 @@ impl MaxGramTree {
     fn read(&mut self, emitted: &[TokenId], mut learn: impl FnMut(&Gradient, &mut Weights)) {
         let known = self.history.id() == self.advised;
         let mut row = self.advice.root().filter(|_| known);
-        let session = self.session.shared();
         for &token in emitted {
-            let gradient = self.mixture(&session.lock(), row).gradient(token);
+            let gradient = self.mixture(&self.store.lock(), row).gradient(token);
             learn(&gradient, &mut self.weights);
             self.history.push(token);
             row = row.and_then(|row| self.advice.next(row, token));
@@ -223,10 +193,10 @@ impl MaxGramTree {
         if context.is_empty() || budget.depth == 0 || budget.nodes == 0 {
             return ScoredTree::default();
         }
-        self.catch_up();
+        self.store.pull(&mut self.weights);
         self.history.sync(&self.source, context);
         let mut buffers = std::mem::take(&mut self.buffers);
-        let session = self.session.lock();
+        let session = self.store.lock();
         let search = Search {
             sources: self.sources(&session),
             weights: &self.weights,
@@ -259,31 +229,33 @@ impl MaxGramTree {
         let draft = observation.draft;
         for row in 0..=draft.len() {
             let node = row.checked_sub(1);
-            let mut said: [Choice; MOST_HINTS] = [(0, 0.0); MOST_HINTS];
-            let count = self.said(observation, node, &mut said);
+            let mut choices: [Choice; MOST_HINTS] = [(0, 0.0); MOST_HINTS];
+            let count = self.target_choices(observation, node, &mut choices);
             if count > 0 {
                 let keys = keys_after(observation, node);
                 for &key in keys.orders().iter().take(HINT_ORDERS) {
-                    self.hints.set(key, &said[..count]);
+                    self.hints.set(key, &choices[..count]);
                 }
             }
         }
     }
 
-    /// What the target said after a node, as far as it is worth remembering. If only the most
-    /// probable token is known, that is nothing after accepted nodes, where it is in the text.
-    fn said(
+    /// Writes the target's most probable tokens after a node into `choices`, as far as they are
+    /// worth remembering, and returns their number. If only the most probable token is known, it is
+    /// not worth it after accepted nodes: there it is in the text.
+    fn target_choices(
         &self,
         observation: &Observation<'_>,
         node: Option<NodeId>,
-        said: &mut [Choice; MOST_HINTS],
+        choices: &mut [Choice; MOST_HINTS],
     ) -> usize {
         let row = TokenTree::row(node);
         let known = |&&(token, _): &&Choice| token != Observation::UNKNOWN;
         if let Some(top) = observation.top {
-            let choices = top.row(row).iter().take(self.options.hints.min(MOST_HINTS));
+            let most = self.options.hints.min(MOST_HINTS);
+            let known = top.row(row).iter().take(most).filter(known);
             let mut count = 0;
-            for (place, &choice) in said.iter_mut().zip(choices.filter(known)) {
+            for (place, &choice) in choices.iter_mut().zip(known) {
                 *place = choice;
                 count += 1;
             }
@@ -292,7 +264,7 @@ impl MaxGramTree {
         let accepted = node.is_none_or(|node| observation.accepted.contains(&node));
         match observation.argmax.get(row) {
             Some(&token) if !accepted && token != Observation::UNKNOWN => {
-                said[0] = (token, ARGMAX);
+                choices[0] = (token, ARGMAX);
                 1
             }
             _ => 0,
@@ -342,7 +314,7 @@ impl Drafter for MaxGramTree {
 
     fn forget(&mut self) {
         self.weights = self.fitted.clone();
-        *self.session.lock() = Session::new(self.options.session_tokens);
+        *self.store.lock() = Session::new(self.options.session_tokens);
         self.hints = Hints::default();
         self.answer = Answer::default();
         self.observed = TextId::default();
@@ -358,7 +330,7 @@ impl Drafter for MaxGramTree {
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
-        self.catch_up();
+        self.store.pull(&mut self.weights);
         self.begin(observation.context);
         if self.options.hints > 0 && !observation.is_text_alone() {
             self.remember(observation);
@@ -372,6 +344,6 @@ impl Drafter for MaxGramTree {
             }),
         }
         self.observed = self.history.id();
-        self.hand_over();
+        self.store.push(&mut self.answer, &self.weights);
     }
 }

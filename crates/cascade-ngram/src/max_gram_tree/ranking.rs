@@ -11,7 +11,7 @@ use super::continuations::{Followers, Pair};
 pub(super) struct Ranking {
     pairs: Vec<Pair>,
     positions: HashMap<u32, u32, FxBuildHasher>,
-    /// Of each count, the number of tokens with greater ones: where tokens of that count begin.
+    /// For each count, the number of tokens with greater ones: where tokens of that count begin.
     starts: Vec<u32>,
     total: u32,
 }

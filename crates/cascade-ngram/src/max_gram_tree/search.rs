@@ -16,7 +16,8 @@ const CUT: f32 = 3e-4;
 const CUT_NODES: usize = 64;
 /// The cut of the smallest trees.
 const GREATEST_CUT: f32 = 2e-3;
-/// The same for the next token of a chain, whose path does not compete with others.
+/// The least share of evidence that counts for the next token of a chain. The path of a chain does
+/// not compete with others.
 const CHAIN_CUT: f32 = 1e-3;
 /// Children of a node at most.
 const MOST_CHILDREN: usize = 32;
@@ -26,7 +27,7 @@ const MOST_CHILDREN: usize = 32;
 struct Candidate {
     /// Probability of the path up to it.
     path: f32,
-    /// Of equal paths, the one found first comes first.
+    /// The number of candidates found before: among equal paths the one found first comes first.
     found: Reverse<u32>,
     token: TokenId,
     parent: Option<NodeId>,

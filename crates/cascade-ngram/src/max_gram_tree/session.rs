@@ -21,32 +21,67 @@ pub(super) struct Session {
     /// Tokens of all answers, and the most that are kept.
     tokens: usize,
     capacity: usize,
-    /// As the drafters of texts that are generated side by side have moved them; none before.
+    /// Weights as the drafters of texts that are generated side by side have moved them; `None`
+    /// before.
     pub(super) weights: Option<Weights>,
 }
 
-/// A session that several drafters may read and add to. A clone is a copy, which shares nothing.
+/// A drafter's handle to a session. A clone has a copy of the session, and shares nothing.
 #[derive(Debug)]
-pub(super) struct SharedSession(Arc<Mutex<Session>>);
+pub(super) struct Store {
+    session: Arc<Mutex<Session>>,
+    /// Whether other texts with handles to the session are generated at the same time. Their
+    /// drafters then share what they observe, and weights.
+    beside_others: bool,
+}
 
-impl SharedSession {
+impl Store {
     pub(super) fn new(capacity: usize) -> Self {
-        Self(Arc::new(Mutex::new(Session::new(capacity))))
+        Self {
+            session: Arc::new(Mutex::new(Session::new(capacity))),
+            beside_others: false,
+        }
     }
 
-    /// The same session.
-    pub(super) fn shared(&self) -> Self {
-        Self(Arc::clone(&self.0))
+    /// A handle to the same session for a text that is generated at the same time as others.
+    pub(super) fn for_another_text(&self) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            beside_others: self.lock().capacity > 0,
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Session> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over the weights as the drafters of other texts have moved them.
+    pub(super) fn pull(&self, weights: &mut Weights) {
+        if self.beside_others {
+            if let Some(moved) = &self.lock().weights {
+                weights.clone_from(moved);
+            }
+        }
+    }
+
+    /// Lets the drafters of other texts have what was observed of this one, which begins anew after
+    /// it, and the weights.
+    pub(super) fn push(&self, observed: &mut Answer, weights: &Weights) {
+        if self.beside_others {
+            let next = Answer::after(&observed.tokens);
+            let mut session = self.lock();
+            session.add(std::mem::replace(observed, next));
+            session.weights = Some(weights.clone());
+        }
     }
 }
 
-impl Clone for SharedSession {
+impl Clone for Store {
     fn clone(&self) -> Self {
-        Self(Arc::new(Mutex::new(self.lock().clone())))
+        Self {
+            session: Arc::new(Mutex::new(self.lock().clone())),
+            beside_others: self.beside_others,
+        }
     }
 }
 
@@ -65,11 +100,6 @@ impl Answer {
             tokens: context[context.len() - prompt..].to_vec(),
             prompt,
         }
-    }
-
-    /// What continues this.
-    pub(super) fn next(&self) -> Self {
-        Self::after(&self.tokens)
     }
 
     pub(super) fn extend(&mut self, emitted: &[TokenId]) {

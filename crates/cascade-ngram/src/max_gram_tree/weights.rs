@@ -17,7 +17,7 @@ pub(super) enum Kind {
     /// What followed the last tokens earlier in the text; the longer the context, the higher its
     /// index in [`ORDERS`].
     Context,
-    /// The same without the last token.
+    /// What followed the tokens before the last one, whatever the last one was.
     Skip,
     /// How often tokens occur at all: in the text (0), in the table's (1).
     Unigram,
@@ -37,7 +37,7 @@ const COUNT_BUCKETS: usize = 5;
 const SHARE_BUCKETS: usize = 4;
 const BUCKETS: usize = COUNT_BUCKETS * SHARE_BUCKETS;
 
-/// Of each kind, its name in files and the number of its orders.
+/// The name of each kind in files, and the number of its orders.
 const KINDS: [(&str, usize); 7] = [
     ("context", ORDERS.len()),
     ("skip", SKIPS),
@@ -66,7 +66,7 @@ pub(super) const PARAMETERS: usize = STARTS[KINDS.len()];
 pub(super) struct Bucket(u8);
 
 impl Bucket {
-    /// Of a context that was seen `total` times, `most` of them with the same follower.
+    /// The bucket of a context that was seen `total` times, `most` of them with the same follower.
     pub(super) fn of(total: u64, most: u64) -> Self {
         let share = match most {
             most if most >= total => 0,
@@ -77,7 +77,8 @@ impl Bucket {
         Self::new(total, share)
     }
 
-    /// Of a distribution that was given `times` times, and gives its best token `share` last.
+    /// The bucket of a distribution that was given `times` times, and gives its best token `share`
+    /// last.
     pub(super) fn of_share(times: u64, share: f32) -> Self {
         let share = match share {
             share if share >= 0.95 => 0,
@@ -133,7 +134,7 @@ impl Factors {
 #[serde(try_from = "Written", into = "Written")]
 pub struct Weights {
     logarithms: [f32; PARAMETERS],
-    /// Their exponentials, which are needed far more often than they change.
+    /// The exponentials of `logarithms`, which are needed far more often than they change.
     factors: [f32; PARAMETERS],
 }
 

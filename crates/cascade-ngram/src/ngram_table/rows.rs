@@ -39,7 +39,7 @@ pub struct NgramRows {
     order: usize,
     limits: NgramLimits,
     unigrams: Vec<u64>,
-    /// Of contexts of one token, and of two.
+    /// The lists of contexts of one token, and of two.
     ones: Lists,
     twos: Lists,
     /// The contexts in `twos`.
@@ -235,7 +235,7 @@ struct Row<const N: usize> {
     context: Option<[TokenId; N]>,
     next: Vec<(TokenId, u64)>,
     total: u64,
-    /// Of all rows so far.
+    /// The total of all rows so far.
     sum: u64,
 }
 

@@ -28,7 +28,7 @@ pub struct Band {
     pub only_second: u64,
     /// Tokens with a successor in both tables.
     pub both: u64,
-    /// Those of `both` whose first successor is the same.
+    /// Tokens in `both` with the same first successor.
     pub agree: u64,
     /// Occurrences of the tokens in `both`.
     pub weight: u64,
@@ -43,7 +43,7 @@ impl Band {
         (self.both > 0).then(|| self.agree as f64 / self.both as f64)
     }
 
-    /// The same, each token as often as it occurs.
+    /// The share of [`share`](Self::share), each token counted as often as it occurs.
     pub fn weighted_share(&self) -> Option<f64> {
         (self.weight > 0).then(|| self.agree_weight as f64 / self.weight as f64)
     }
@@ -89,7 +89,8 @@ pub fn compare(first: &NgramTable, second: &NgramTable, length: usize) -> Result
 }
 
 impl Agreement {
-    /// Of contexts, each with its count in the first table and the best of both.
+    /// The agreement on contexts, each given with its count in the first table and the best
+    /// successor in both tables.
     fn of(contexts: impl Iterator<Item = (u64, Option<TokenId>, Option<TokenId>)>) -> Self {
         let mut all = Band::default();
         // Of 0, of 1 to 9, …: a count of 64 bits has 20 digits.

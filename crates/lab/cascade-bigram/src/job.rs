@@ -25,7 +25,7 @@ pub struct Job<'a> {
     pub output: &'a Output,
     /// The tokenizer.
     pub encode: &'a Encode<'a>,
-    /// Its vocabulary.
+    /// The vocabulary of the tokenizer.
     pub fingerprint: &'a Fingerprint,
     /// One more than the highest id of the vocabulary.
     pub vocab_size: usize,

@@ -133,7 +133,7 @@ fn corpus(documents: usize) -> (tempfile::TempDir, Vec<PathBuf>) {
     (folder, paths.to_vec())
 }
 
-/// The same counts in a few lines: of tokens, and of pairs.
+/// The counts of tokens and of pairs, in a few lines.
 fn recount(paths: &[PathBuf]) -> (BTreeMap<u32, u64>, BTreeMap<(u32, u32), u64>) {
     let (mut tokens, mut pairs) = (BTreeMap::new(), BTreeMap::new());
     for path in paths {

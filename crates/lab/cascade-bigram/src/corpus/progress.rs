@@ -12,9 +12,9 @@ pub enum Skip {
     Namespace,
     /// A redirect to another page.
     Redirect,
-    /// Its content is data or source code, as on Wikidata.
+    /// A page of data or source code, as on Wikidata.
     NotWikitext,
-    /// It has no text.
+    /// A page without text.
     NoText,
     /// Bad: its XML is broken.
     Malformed,

@@ -10,7 +10,7 @@ pub(crate) enum Prefix {
     File,
     /// A category: shown at the foot of the page.
     Category,
-    /// The same article in another language: shown in the margin.
+    /// A link to the article in another language: shown in the margin.
     Language,
     /// Another namespace of the wiki: a link to a page there.
     Namespace,

@@ -75,7 +75,7 @@ struct Frame {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// That many opening braces: a template, or the parameter of one.
+    /// So many opening braces: a template, or the parameter of one.
     Braces(usize),
     /// `{|`
     Table,

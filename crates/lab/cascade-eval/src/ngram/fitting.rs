@@ -52,7 +52,7 @@ pub struct Judged {
 pub struct Fitted {
     /// The weights after the pass that made the outputs that were fitted to most probable.
     pub weights: Weights,
-    /// That pass, from 1; 0 for the weights as they were before.
+    /// The pass of `weights`, from 1; 0 for the weights as they were before.
     pub pass: usize,
     /// With the weights as they were before.
     pub before: Judged,
