@@ -253,12 +253,6 @@ pub(crate) struct DecodingArgs {
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(crate) min_p: Option<f32>,
 
-    /// Make samples LOSSY: accept more drafted tokens, as long as each token's distribution differs
-    /// from the target's by at most this total variation distance (above 0, up to 1). Needs a
-    /// --temperature above 0.
-    #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
-    pub(crate) lossy: Option<f64>,
-
     /// Sampling seed: the same seed gives the same output. Each further prompt, and each further
     /// turn, uses a hash of it [default: the configuration's, or 0].
     #[arg(long, value_name = "SEED")]

@@ -1,12 +1,12 @@
 //! From the arguments that name models to a configuration.
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, ensure, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
     Drafter, ModelPool, Neural, NgramTable, SamplingSettings, ScheduleConfig, StopRuleConfig,
     TextDrafter,
 };
-use cascade_engine::{Lenience, LossBudget, Placement, Rule, StopSequences};
+use cascade_engine::{Lenience, Placement, Rule, StopSequences};
 use cascade_eval::trace::Trace;
 use cascade_models::LoadedModel;
 
@@ -121,15 +121,6 @@ pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<(
         set_rule(config, rule);
     }
     let generation = &mut config.generation;
-    if let Some(distance) = args.lossy {
-        generation.lossy = Some(LossBudget::new(distance).context("--lossy")?);
-        if generation.sampling.decoding().is_greedy() {
-            bail!(
-                "--lossy has no effect at temperature 0 (greedy decoding is lossless); also give \
-                 --temperature"
-            );
-        }
-    }
     if !args.stop.is_empty() {
         generation.stop = Some(StopSequences::new(&args.stop)?);
     }

@@ -9,7 +9,7 @@ use cascade_core::{
     Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores,
     Want,
 };
-use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
+use cascade_verify::{LeniencePolicy, Verdict};
 
 use crate::clock::Laps;
 use crate::context_stack::ContextStack;
@@ -20,7 +20,7 @@ use crate::policy::{ForwardCost, Outcome};
 use crate::recursion::Drafted;
 use crate::report::{LevelStep, StepReport, StepTimings};
 use crate::{
-    Branching, Cascade, Error, Event, Finish, GenerationOutput, Loss, Options, Result, Step,
+    Branching, Cascade, Error, Event, Finish, GenerationOutput, Options, Result, Step,
     TokenLogprobs, Usage,
 };
 
@@ -56,9 +56,6 @@ pub struct Generation<C = Cascade> {
     /// Of how many tokens log probabilities are reported.
     logprobs: Option<usize>,
     report_drafts: bool,
-    /// How lossy samples may be, and how lossy they were.
-    lossy: Option<LossBudget>,
-    spent: f64,
     context: ContextStack,
     emission: Emission,
     steps: Vec<Step>,
@@ -159,9 +156,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let emission = Emission::new(options, models.codec.clone())?;
         let started = models.wall.now();
         models.models.set_source(&prompt.source)?;
-        let lossy = options.effective_budget();
-        // Lossy samples are drawn: their distribution depends on what is drafted in any case.
-        let coupled = models.models.target.rule.is_coupled() && lossy.is_none();
+        let coupled = models.models.target.rule.is_coupled();
         let decoding = DecodingState::new(options.decoding, options.seed, coupled);
         if decoding.is_drawn() {
             models.forget();
@@ -173,8 +168,6 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             speculate: options.speculate,
             logprobs: options.logprobs,
             report_drafts: options.report_drafts,
-            lossy,
-            spent: 0.0,
             context: ContextStack::new(prompt.context.clone()),
             emission,
             steps: Vec::new(),
@@ -343,14 +336,9 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let context = self.context.tokens();
         let (scores, forward) = target.score(context, draft.tree(), want)?;
         let mut view = self.decoding.view(&scores, context.len());
-        let reviewed = match self.lossy {
-            None => view
-                .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
-                .map(|verdict| (verdict, 0.0)),
-            Some(budget) => view.review_lossy(draft, &*target.rule, budget),
-        };
-        let (verdict, loss) = reviewed.map_err(|source| target.failed(source))?;
-        self.spent += loss;
+        let verdict = view
+            .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
+            .map_err(|source| target.failed(source))?;
         Ok(Verified {
             scores,
             forward,
@@ -500,10 +488,6 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             steps: self.steps,
             models,
             wall: self.wall,
-            loss: self.lossy.map(|budget| Loss {
-                budget,
-                spent: self.spent,
-            }),
         };
         (output, self.cascade)
     }
