@@ -71,7 +71,10 @@ impl JointDrafting<'_> {
             turns: &[],
         };
         let turn = self.recursion.schedule.next(self.slot.drafter, &state)?;
-        let positions = self.neural.positions(context, &[])?;
+        let Some(positions) = self.neural.positions(context, &[]) else {
+            self.neural.say_unread(context, &[]);
+            return None;
+        };
         let budget = Budget {
             depth: most.depth.min(turn.tokens).min(positions),
             nodes: most.nodes.min(turn.nodes),

@@ -40,8 +40,8 @@ impl NeuralDrafting<'_> {
     ) -> Result<DraftBuilder> {
         while self.wants_more() {
             let main_path = self.chunk.main_path();
-            let positions = self.neural.positions(context.tokens(), &main_path);
-            let Some(positions) = positions else {
+            let Some(positions) = self.neural.positions(context.tokens(), &main_path) else {
+                self.neural.say_unread(context.tokens(), &main_path);
                 break;
             };
             let budget = self.budget_below(positions);
