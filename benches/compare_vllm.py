@@ -70,9 +70,10 @@ def record(args):
     """Writes what this project's engine answers."""
     import cascade_decoding
 
-    config = cascade_decoding.Config.parse(f"target: {{ model: {MODEL}, dtype: f32 }}\nprompt: problem\n")
-    prompts = [row["prompt"] for row in cascade_decoding.dataset(args.dataset, config, limit=args.limit)]
-    cascade_decoding.record(config, prompts, max_new_tokens=LONGEST).write(str(args.trace))
+    config = args.trace.with_name("target.yaml")
+    config.write_text(f"target: {{ model: {MODEL}, dtype: f32 }}\nprompt: problem\n", encoding="utf-8")
+    asked = {"config": str(config), "dataset": args.dataset, "limit": args.limit, "max_new_tokens": LONGEST}
+    cascade_decoding.lab("trace", "record", **asked, output=str(args.trace), as_json=False)
 
 
 def records(args):

@@ -1,8 +1,8 @@
-//! Simulations of `cascade-lab theory`, end to end; and `--lossy`, which does what it computes.
+//! Simulations of `cascade theory`, end to end.
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, project, stdout};
+use crate::common::{cascade, error, stdout};
 
 fn simulate(args: &str) -> Vec<String> {
     let args = args.split_whitespace();
@@ -156,52 +156,4 @@ fn what_cannot_be_simulated_is_refused_by_name() {
         let message = refused(args);
         assert!(message.contains(parts), "{args}: {message}");
     }
-}
-
-/// The summary, the record and the check of lossy samples say so.
-#[test]
-fn lossy_output_says_so_wherever_it_is_shown() {
-    let config = project("configs/demo-t5.yaml");
-    let prompt = [
-        "Is it?",
-        "--config",
-        &config,
-        "--max-new-tokens",
-        "12",
-        "--temperature",
-        "1",
-    ];
-    let ask = |more: &[&str]| cascade(&[&["run"][..], &prompt, more].concat());
-    let plain: Value = serde_json::from_str(&stdout(&ask(&["--json"]))).unwrap();
-    assert!(plain.get("lossy").is_none(), "{plain}");
-    let output = ask(&["--json", "--lossy", "0.3"]);
-    let warning = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(warning.contains("NOT the target's own"), "{warning}");
-    let lossy: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(lossy["lossy"]["budget_per_token"], 0.3);
-    let spent = number(&lossy["lossy"]["total_variation_spent"]);
-    assert!(spent > 0.0 && spent <= 0.3 * 12.0, "{lossy}");
-    let text = ask(&["--lossy", "0.3"]);
-    let shown = [text.stdout, text.stderr].concat();
-    let shown = String::from_utf8_lossy(&shown);
-    assert!(shown.contains("LOSSY"), "{shown}");
-
-    let check = [
-        "check-lossless",
-        "--config",
-        &config,
-        "--temperature",
-        "1",
-        "--lossy",
-        "0.3",
-        "Is it?",
-    ];
-    let message = error(&cascade(&check));
-    assert!(message.contains("lossy, as it was asked for"), "{message}");
-    let greedy = error(&cascade(&[
-        "run", "Is it?", "--config", &config, "--lossy", "0.3",
-    ]));
-    assert!(greedy.contains("greedy decoding is lossless"), "{greedy}");
-    let none = error(&ask(&["--lossy", "0"]));
-    assert!(none.contains("leave it out"), "{none}");
 }

@@ -167,11 +167,6 @@ impl Config {
 }
 
 impl Config {
-    /// The models, to be loaded.
-    pub fn pool(&self, device: Option<&str>) -> PyResult<ModelPool> {
-        Ok(self.0.pool(&assemble_options(device_of(device)?)))
-    }
-
     fn assembled(
         &self,
         py: Python<'_>,

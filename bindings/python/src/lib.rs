@@ -8,24 +8,18 @@
 mod cascade;
 mod command;
 mod config;
+mod dataset;
 mod drafter;
 mod error;
-mod interrupt;
 mod json;
-mod lossless;
 mod native;
 mod options;
 mod output;
 mod parts;
 mod policy;
-mod prompts;
 mod scorer;
 mod stream;
-mod table;
-mod theory;
-mod trace;
 mod tree;
-mod tune;
 
 use pyo3::prelude::*;
 
@@ -49,16 +43,6 @@ fn _lib(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::Review>()?;
     module.add_class::<drafter::Observed>()?;
     module.add_class::<native::NativeDrafter>()?;
-    module.add_class::<trace::Trace>()?;
-    module.add_class::<table::Table>()?;
-    module.add_function(wrap_pyfunction!(trace::record, module)?)?;
-    module.add_function(wrap_pyfunction!(trace::replay, module)?)?;
-    module.add_function(wrap_pyfunction!(lossless::check_lossless, module)?)?;
-    module.add_function(wrap_pyfunction!(tune::tune, module)?)?;
-    module.add_function(wrap_pyfunction!(prompts::dataset, module)?)?;
-    module.add_function(wrap_pyfunction!(command::command_main, module)?)?;
-    module.add_function(wrap_pyfunction!(theory::table1, module)?)?;
-    module.add_function(wrap_pyfunction!(theory::ewif_speculative, module)?)?;
-    module.add_function(wrap_pyfunction!(theory::ewif_vertical, module)?)?;
-    module.add_function(wrap_pyfunction!(theory::ewif_horizontal, module)?)
+    module.add_function(wrap_pyfunction!(dataset::dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command_main, module)?)
 }

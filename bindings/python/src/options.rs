@@ -1,7 +1,7 @@
 //! Options of a generation, from keyword arguments.
 
 use cascade::config::{GenerationSettings, SamplingSettings};
-use cascade::{LossBudget, Options, StopSequences};
+use cascade::{Options, StopSequences};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,10 +22,9 @@ struct Given {
     speculate: Option<bool>,
     logprobs: Option<usize>,
     drafts: Option<bool>,
-    lossy: Option<f64>,
 }
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 10] = [
     "max_new_tokens",
     "temperature",
     "top_k",
@@ -36,7 +35,6 @@ const KNOWN: [&str; 11] = [
     "speculate",
     "logprobs",
     "drafts",
-    "lossy",
 ];
 
 /// The options of a call.
@@ -53,29 +51,6 @@ pub(crate) fn options(
         .with_speculation(read.speculate.unwrap_or(true))
         .with_logprobs(read.logprobs)
         .with_drafts_reported(read.drafts.unwrap_or(false)))
-}
-
-/// The settings of a configuration as a call changes them, where all of its generations are
-/// alike.
-pub(crate) fn settings(
-    settings: &GenerationSettings,
-    given: Option<&Bound<'_, PyDict>>,
-) -> PyResult<GenerationSettings> {
-    let Some(given) = given else {
-        return Ok(settings.clone());
-    };
-    let read = Given::read(given)?;
-    let of_one = [
-        ("speculate", read.speculate.is_some()),
-        ("logprobs", read.logprobs.is_some()),
-        ("drafts", read.drafts.is_some()),
-    ];
-    match of_one.iter().find(|(_, given)| *given) {
-        Some((name, _)) => Err(PyTypeError::new_err(format!(
-            "{name} is an option of single generations"
-        ))),
-        None => read.over(settings),
-    }
 }
 
 impl Given {
@@ -106,7 +81,6 @@ impl Given {
             "speculate" => self.speculate = value.extract()?,
             "logprobs" => self.logprobs = value.extract()?,
             "drafts" => self.drafts = value.extract()?,
-            "lossy" => self.lossy = value.extract()?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -126,9 +100,6 @@ impl Given {
         changed.seed = self.seed.unwrap_or(settings.seed);
         if let Some(stop) = &self.stop {
             changed.stop = StopSequences::new(stop.clone()).map_err(to_python)?.into();
-        }
-        if let Some(budget) = self.lossy {
-            changed.lossy = Some(LossBudget::new(budget).map_err(to_python)?);
         }
         Ok(changed)
     }

@@ -146,7 +146,7 @@ def test_chats(demo):
         demo.chat([{"role": "nobody", "content": "?"}])
 
 
-@pytest.mark.parametrize("module", [cd, cd.theory, cd._lib, cd.parts, cd.research])
+@pytest.mark.parametrize("module", [cd, cd._lib, cd.parts, cd.programs])
 def test_examples_in_the_documentation(module):
     assert doctest.testmod(module).failed == 0
 
@@ -158,9 +158,3 @@ def test_examples_in_the_stubs():
     for node in documented:
         runner.run(parser.get_doctest(ast.get_docstring(node) or "", {}, node.name, None, 0))
     assert runner.tries > 3 and runner.failures == 0
-
-
-def test_table_1():
-    rows = cd.theory.table1()
-    assert len(rows) == 6
-    assert all(abs(row["ewif"] - row["paper"]) < 0.007 for row in rows)

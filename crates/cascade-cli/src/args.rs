@@ -160,7 +160,6 @@ impl ModelArgs {
             top_k: decoding.top_k,
             top_p: decoding.top_p,
             min_p: decoding.min_p,
-            lossy: decoding.lossy,
             seed: decoding.seed,
             rule: decoding.rule,
             stop: decoding.stop.clone(),
@@ -289,12 +288,6 @@ pub struct DecodingArgs {
     /// Sample from tokens with at least P times the probability of the most probable token.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<f32>,
-
-    /// Make samples LOSSY: accept more drafted tokens, as long as each token's distribution differs
-    /// from the target's by at most this total variation distance (above 0, up to 1). Needs a
-    /// --temperature above 0.
-    #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
-    pub lossy: Option<f64>,
 
     /// Sampling seed: the same seed gives the same output. Each further prompt, and each further
     /// turn, uses a hash of it [default: the configuration's, or 0].

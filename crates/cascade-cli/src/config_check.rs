@@ -113,12 +113,6 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         config.statistical_lenience.get()
     )?;
     writeln!(out, "decoding   {}", config.generation.sampling)?;
-    if let Some(budget) = config.generation.lossy {
-        writeln!(
-            out,
-            "LOSSY      samples: each token up to {budget} from the target's distribution"
-        )?;
-    }
     writeln!(
         out,
         "drafts     at most {} nodes; the target's acceptance rule is {}",

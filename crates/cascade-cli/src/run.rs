@@ -116,7 +116,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         None
     };
     let options = job.options().with_speculation(!args.no_speculation);
-    let coupled = job.config.target.rule == Rule::Coupled && options.is_lossless();
+    let coupled = job.config.target.rule == Rule::Coupled;
     let comparable = options.decoding.is_greedy() || coupled;
     let mut runner = Runner::new(cascade, plain, options)?;
     runner.comparable = comparable;

@@ -8,7 +8,7 @@ use anstyle::{Ansi256Color, Style};
 use anyhow::Result;
 use cascade_core::LevelId;
 use cascade_data::Mark;
-use cascade_engine::{Finish, GenerationOutput, Loss, ModelUsage};
+use cascade_engine::{Finish, GenerationOutput, ModelUsage};
 use cascade_eval::{Ending, Endings, Marks};
 
 use crate::comparison::{cpu_speedup, interval, speedup, Comparison, Round};
@@ -104,8 +104,6 @@ pub(crate) struct Totals {
     accepted: usize,
     wall: Duration,
     calls: Vec<(String, u64)>,
-    /// Of lossy output: the budget, and what was spent of it.
-    loss: Option<Loss>,
     compared: Option<Compared>,
 }
 
@@ -131,13 +129,6 @@ impl Totals {
         self.accepted += generation.num_accepted_draft_tokens();
         self.wall += generation.wall;
         self.add_calls(&generation.models);
-        self.loss = match (self.loss, generation.loss) {
-            (Some(before), Some(mut loss)) => {
-                loss.spent += before.spent;
-                Some(loss)
-            }
-            (before, loss) => loss.or(before),
-        };
         if let Some(comparison) = comparison {
             let compared = self.compared.get_or_insert_with(Compared::default);
             compared.rounds.extend(&comparison.rounds);
@@ -186,10 +177,8 @@ impl Totals {
 
     /// The same without answers and calls.
     pub(crate) fn short(&self) -> Vec<String> {
-        let lossy = self.loss.as_ref().map(|loss| lossy(loss, self.tokens));
         let compared = self.compared.as_ref().map(|of| self.comparison(of));
-        let lines = lossy.into_iter().chain([self.speed()]).chain(compared);
-        lines.collect()
+        [self.speed()].into_iter().chain(compared).collect()
     }
 
     fn speed(&self) -> String {
@@ -261,15 +250,6 @@ impl Totals {
             .map_or_else(String::new, |cpu| format!(", {cpu:.2} by CPU time"));
         format!("{equality}, {speedup:.2} × as fast{cpu} ({evidence})")
     }
-}
-
-/// What lossy output gave up, in words.
-fn lossy(loss: &Loss, tokens: usize) -> String {
-    format!(
-        "LOSSY: each token's distribution up to {} from the target's in total variation, {:.4} on average",
-        loss.budget,
-        per(loss.spent, tokens as f64)
-    )
 }
 
 fn per(a: f64, b: f64) -> f64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_core::LevelId;
 use cascade_engine::{
     check_levels, AssumedCosts, Branching, Error as CascadeError, KMatrix, Lenience, LevelSpec,
-    LossBudget, NeuralSpec, Options, Placement, Rule, StopSequences, DEFAULT_MAX_NODES,
+    NeuralSpec, Options, Placement, Rule, StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKey};
@@ -124,8 +124,6 @@ pub struct GenerationSettings {
     pub stop: Option<StopSequences>,
     /// How long prompts may be; as long as the target takes them if nothing else is said.
     pub prompt_limit: Option<PromptLimit>,
-    /// Makes samples lossy within a budget of total variation per token; lossless if `None`.
-    pub lossy: Option<LossBudget>,
 }
 
 impl Default for GenerationSettings {
@@ -139,7 +137,6 @@ impl Default for GenerationSettings {
             seed: options.seed,
             stop: options.stop,
             prompt_limit: None,
-            lossy: options.lossy,
         }
     }
 }
@@ -152,7 +149,6 @@ impl GenerationSettings {
             .with_decoding(self.sampling.decoding())
             .with_seed(self.seed)
             .with_stop(self.stop.clone())
-            .with_lossy(self.lossy)
     }
 }
 
@@ -336,28 +332,7 @@ impl Config {
                 self.label
             )
         });
-        let lossy = self.lossy_warning();
-        idle.chain(self.clipped())
-            .chain(in_vain)
-            .chain(lossy)
-            .collect()
-    }
-
-    /// That samples are not the target's, or that they cannot be otherwise.
-    fn lossy_warning(&self) -> Option<String> {
-        let budget = self.generation.lossy?;
-        Some(if self.generation.options().is_lossless() {
-            format!(
-                "{}: generation.lossy applies to samples alone: at temperature 0, greedy decoding, nothing is lost",
-                self.label
-            )
-        } else {
-            format!(
-                "{}: generation.lossy: samples are NOT the target's own; the distribution of each token is up to \
-                 {budget} from it, in total variation. Leave it out for lossless output",
-                self.label
-            )
-        })
+        idle.chain(self.clipped()).chain(in_vain).collect()
     }
 
     /// Rows of the K matrix that ask for more than a draft may hold.

@@ -369,8 +369,6 @@ pub(crate) struct GenerationEntry {
     pub(crate) max_prompt_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) truncate_prompt: Option<Truncate>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) lossy: Option<f64>,
 }
 
 /// For `skip_serializing_if`.

@@ -1,6 +1,6 @@
 //! Settings that take precedence over those of a configuration.
 
-use cascade_engine::{InvalidLossBudget, LossBudget, Placement, Rule, StopSequences};
+use cascade_engine::{Placement, Rule, StopSequences};
 use cascade_models::{CacheType, DType};
 
 use crate::{Config, Drafter, Error, Neural, Result, SamplingSettings, ScheduleConfig};
@@ -28,8 +28,6 @@ pub struct Overrides {
     pub top_p: Option<f32>,
     /// `--min-p`.
     pub min_p: Option<f32>,
-    /// `--lossy`.
-    pub lossy: Option<f64>,
     /// `--seed`.
     pub seed: Option<u64>,
     /// `--rule`: the rule of all reviews.
@@ -90,16 +88,12 @@ impl Config {
     }
 
     fn override_generation(&mut self, overrides: &Overrides) -> Result<()> {
-        let sampling = overrides.sampling(self.generation.sampling)?;
         let generation = &mut self.generation;
-        generation.sampling = sampling;
+        generation.sampling = overrides.sampling(generation.sampling)?;
         generation.max_new_tokens = overrides
             .max_new_tokens
             .unwrap_or(generation.max_new_tokens);
         generation.seed = overrides.seed.unwrap_or(generation.seed);
-        if let Some(distance) = overrides.lossy {
-            generation.lossy = Some(loss(distance, sampling)?);
-        }
         if !overrides.stop.is_empty() {
             let stop = StopSequences::new(&overrides.stop);
             generation.stop = Some(stop.map_err(|error| Error::Override(error.to_string()))?);
@@ -130,23 +124,10 @@ impl Overrides {
         .map_err(|error| Error::Override(error.to_string()))?;
         let truncates = self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some();
         if truncates && settings.truncates_in_vain() {
-            return Err(in_vain("--top-k, --top-p and --min-p have no effect", ""));
+            let problem = "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy \
+                           decoding); also give --temperature";
+            return Err(Error::Override(problem.to_owned()));
         }
         Ok(settings)
     }
-}
-
-fn loss(distance: f64, sampling: SamplingSettings) -> Result<LossBudget> {
-    let wrong = |error: InvalidLossBudget| Error::Override(format!("--lossy: {error}"));
-    let budget = LossBudget::new(distance).map_err(wrong)?;
-    if sampling.decoding().is_greedy() {
-        return Err(in_vain("--lossy has no effect", " is lossless"));
-    }
-    Ok(budget)
-}
-
-fn in_vain(what: &str, reason: &str) -> Error {
-    Error::Override(format!(
-        "{what} at temperature 0 (greedy decoding{reason}); also give --temperature"
-    ))
 }

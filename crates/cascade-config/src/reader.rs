@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{
-    Branching, Expand, KMatrix, Lenience, LossBudget, Rule, Siblings, StopSequences,
-    DEFAULT_MAX_NODES,
+    Branching, Expand, KMatrix, Lenience, Rule, Siblings, StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKinds, TableLocator};
@@ -515,15 +514,6 @@ impl Reader<'_> {
             seed: entry.seed.unwrap_or(defaults.seed),
             stop,
             prompt_limit: self.prompt_limit(entry)?,
-            lossy: self.lossy(entry)?,
-        })
-    }
-
-    fn lossy(&self, entry: &GenerationEntry) -> Result<Option<LossBudget>> {
-        let budget = entry.lossy.map(LossBudget::new).transpose();
-        budget.map_err(|error| {
-            let cure = "0.01 is one percent of total variation per token";
-            self.error("generation.lossy", error.to_string(), cure)
         })
     }
 

@@ -4,8 +4,7 @@
 //! the field is drawn here; and to be equal, it has to be written and read.
 
 use cascade_engine::{
-    Branching, Convention, Expand, KMatrix, Lenience, LossBudget, Placement, Rule, Siblings,
-    StopSequences,
+    Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings, StopSequences,
 };
 use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::{
@@ -260,7 +259,6 @@ impl Draw {
                 max_tokens: draw.count(),
                 truncate: draw.of(&[Truncate::Refuse, Truncate::Left, Truncate::Right]),
             }),
-            lossy: self.maybe(|draw| LossBudget::new(f64::from(draw.share()) / 2.0).unwrap()),
         }
     }
 

@@ -179,7 +179,6 @@ impl GenerationEntry {
             seed,
             stop,
             prompt_limit,
-            lossy,
         } = generation;
         let stop = stop.iter().flat_map(|stop| stop.iter());
         Self {
@@ -193,7 +192,6 @@ impl GenerationEntry {
             stop: stop.map(str::to_owned).collect(),
             max_prompt_tokens: prompt_limit.map(|limit| limit.max_tokens),
             truncate_prompt: prompt_limit.map(|limit| limit.truncate),
-            lossy: lossy.map(|budget| budget.get()),
         }
     }
 }

@@ -14,8 +14,7 @@ use crate::{Clock, Error, Result};
 /// The output is the target's own. Greedy decoding: every emitted token is the target's most
 /// probable one after the preceding tokens, according to the forward that verified it. Sampling:
 /// every emitted token has exactly the target's distribution given the preceding tokens, whatever
-/// is drafted. [`Options::lossy`](crate::Options::lossy) gives that up, within a budget that the
-/// output states.
+/// is drafted.
 ///
 /// # Example
 /// ```

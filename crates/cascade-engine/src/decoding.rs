@@ -7,8 +7,7 @@ use cascade_core::{
     Scores, SeededNoise, SeededRandom, TokenId, TokenTree, Want,
 };
 use cascade_verify::{
-    coupled, greedy, sampled, LeniencePolicy, LossBudget, ReviewRule, RowDistributions,
-    SampledRows, Verdict,
+    coupled, greedy, sampled, LeniencePolicy, ReviewRule, RowDistributions, SampledRows, Verdict,
 };
 
 use crate::{Branching, Siblings};
@@ -150,24 +149,6 @@ impl ScoreView<'_> {
             } => coupled::review(draft, start, rows, *noise, *context, lenience),
             Self::Drawn { rows, random, .. } => {
                 sampled::review(draft, start, rows, rule, lenience, *random)
-            }
-        }
-    }
-
-    /// The target's review with over-acceptance, and what it lost.
-    pub(crate) fn review_lossy(
-        &mut self,
-        draft: &Draft,
-        rule: &dyn ReviewRule,
-        budget: LossBudget,
-    ) -> Result<(Verdict, f64)> {
-        match self {
-            Self::Greedy(_) | Self::Coupled { .. } => {
-                let verdict = self.review(draft, None, rule, LeniencePolicy::STRICT)?;
-                Ok((verdict, 0.0))
-            }
-            Self::Drawn { rows, random, .. } => {
-                sampled::review_lossy(draft, None, rows, rule, budget, *random)
             }
         }
     }

@@ -9,7 +9,7 @@ use cascade_core::{
     Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores,
     Want,
 };
-use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
+use cascade_verify::{LeniencePolicy, Verdict};
 
 use crate::clock::Laps;
 use crate::context_stack::ContextStack;
@@ -20,7 +20,7 @@ use crate::policy::{ForwardCost, Outcome};
 use crate::recursion::Drafted;
 use crate::report::{LevelStep, StepReport, StepTimings};
 use crate::{
-    Branching, Cascade, Error, Event, Finish, GenerationOutput, Loss, Options, Result, Step,
+    Branching, Cascade, Error, Event, Finish, GenerationOutput, Options, Result, Step,
     TokenLogprobs, Usage,
 };
 
@@ -51,14 +51,8 @@ use crate::{
 /// ```
 pub struct Generation<C = Cascade> {
     cascade: C,
+    options: Options,
     decoding: DecodingState,
-    speculate: bool,
-    /// Of how many tokens log probabilities are reported.
-    logprobs: Option<usize>,
-    report_drafts: bool,
-    /// How lossy samples may be, and how lossy they were.
-    lossy: Option<LossBudget>,
-    spent: f64,
     context: ContextStack,
     emission: Emission,
     steps: Vec<Step>,
@@ -159,9 +153,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let emission = Emission::new(options, models.codec.clone())?;
         let started = models.wall.now();
         models.models.set_source(&prompt.source)?;
-        let lossy = options.effective_budget();
-        // Lossy samples are drawn: their distribution depends on what is drafted in any case.
-        let coupled = models.models.target.rule.is_coupled() && lossy.is_none();
+        let coupled = models.models.target.rule.is_coupled();
         let decoding = DecodingState::new(options.decoding, options.seed, coupled);
         if decoding.is_drawn() {
             models.forget();
@@ -169,12 +161,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let wall = models.wall.now().saturating_sub(started);
         Ok(Self {
             cascade,
+            options: options.clone(),
             decoding,
-            speculate: options.speculate,
-            logprobs: options.logprobs,
-            report_drafts: options.report_drafts,
-            lossy,
-            spent: 0.0,
             context: ContextStack::new(prompt.context.clone()),
             emission,
             steps: Vec::new(),
@@ -183,9 +171,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         })
     }
 
-    /// The same generation with draws from this source of randomness in place of the seed's (of
-    /// its noise, if reviews are [coupled](cascade_verify::coupled)), for tests that enumerate what
-    /// may be drawn.
+    /// Draws from this source of randomness in place of the seed's, and in place of noise if
+    /// reviews are [coupled](cascade_verify::coupled). For tests that enumerate what may be drawn.
     pub fn with_random(mut self, random: impl RandomSource + Send + 'static) -> Self {
         self.cascade.borrow_mut().forget();
         Self {
@@ -194,8 +181,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         }
     }
 
-    /// The same generation with other noise than the seed's: tokens are the winners of its races,
-    /// whatever the rules of the models.
+    /// Races with this noise in place of the seed's: tokens are the winners of its races, whatever
+    /// the rules of the models.
     pub fn with_noise(self, noise: impl Noise + Send + 'static) -> Self {
         Self {
             decoding: self.decoding.with_noise(noise),
@@ -249,7 +236,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             return Err(Finish::ContextFull);
         };
         // One token less than remains, since the target adds a bonus token.
-        Ok(if self.speculate {
+        Ok(if self.options.speculate {
             (remaining - 1).min(room)
         } else {
             0
@@ -279,13 +266,6 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         };
         self.steps.push(step);
         self.finish = finish.clone();
-        let emitted = &self.emission.tokens[first..];
-        let logprobs = match (self.logprobs, &verified.scores.logits) {
-            (Some(top), Some(logits)) => {
-                logprobs::of_emitted(logits, &verified.verdict, emitted, top)
-            }
-            _ => Vec::new(),
-        };
         Ok(StepReport {
             tokens: self.emission.tokens[first..].to_vec(),
             proposers: self.emission.proposers[first..].to_vec(),
@@ -293,14 +273,26 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             step,
             levels: self.level_steps(&drafted.draft, &verified.verdict, &before),
             timings,
-            logprobs,
-            draft: if self.report_drafts {
+            logprobs: self.step_logprobs(&verified, first),
+            draft: if self.options.report_drafts {
                 logprobs::nodes(&drafted.draft, &verified.verdict)
             } else {
                 Vec::new()
             },
             finish,
         })
+    }
+
+    /// Log probabilities of the tokens that a step emitted, those from `first` on, if they are
+    /// reported.
+    fn step_logprobs(&self, verified: &Verified, first: usize) -> Vec<TokenLogprobs> {
+        let emitted = &self.emission.tokens[first..];
+        match (self.options.logprobs, &verified.scores.logits) {
+            (Some(top), Some(logits)) => {
+                logprobs::of_emitted(logits, &verified.verdict, emitted, top)
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Drafts at most `limit` tokens deep.
@@ -319,15 +311,14 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     /// Lets the target review a draft, strictly if nothing else was asked for.
     fn verify(&mut self, draft: &Draft) -> Result<Verified> {
         let cascade = self.cascade.borrow_mut();
-        let observed = if self.speculate {
-            cascade.models.observed_top(&*cascade.recursion.schedule)
+        let (observed, hidden) = if self.options.speculate {
+            let schedule = &*cascade.recursion.schedule;
+            (
+                cascade.models.observed_top(schedule),
+                cascade.models.observed_hidden(),
+            )
         } else {
-            0
-        };
-        let hidden = if self.speculate {
-            cascade.models.observed_hidden()
-        } else {
-            HiddenLayers::NONE
+            (0, HiddenLayers::NONE)
         };
         let target = &mut cascade.models.target;
         let want = self
@@ -337,20 +328,15 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         if !hidden.is_empty() && self.steps.is_empty() {
             want = want.with_hidden_after(Some(first_row(target.info().architecture)));
         }
-        if self.logprobs.is_some() {
+        if self.options.logprobs.is_some() {
             want = want.union(Want::LOGITS);
         }
         let context = self.context.tokens();
         let (scores, forward) = target.score(context, draft.tree(), want)?;
         let mut view = self.decoding.view(&scores, context.len());
-        let reviewed = match self.lossy {
-            None => view
-                .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
-                .map(|verdict| (verdict, 0.0)),
-            Some(budget) => view.review_lossy(draft, &*target.rule, budget),
-        };
-        let (verdict, loss) = reviewed.map_err(|source| target.failed(source))?;
-        self.spent += loss;
+        let verdict = view
+            .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
+            .map_err(|source| target.failed(source))?;
         Ok(Verified {
             scores,
             forward,
@@ -361,7 +347,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     /// Policies learn from the target's verdict, and statistical drafters from what was emitted of
     /// it: the tokens from `first` on.
     fn learn(&mut self, drafted: &Drafted, verified: &Verified, first: usize) -> Result<()> {
-        if !self.speculate {
+        if !self.options.speculate {
             return Ok(());
         }
         let cascade = self.cascade.borrow_mut();
@@ -500,10 +486,6 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             steps: self.steps,
             models,
             wall: self.wall,
-            loss: self.lossy.map(|budget| Loss {
-                budget,
-                spent: self.spent,
-            }),
         };
         (output, self.cascade)
     }

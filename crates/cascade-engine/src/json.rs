@@ -2,10 +2,10 @@
 //! vLLM's where it has them.
 
 use cascade_core::LevelId;
-use serde::ser::{SerializeStruct, Serializer};
+use serde::ser::Serializer;
 use serde::Serialize;
 
-use crate::{Finish, GenerationOutput, LevelStep, Loss, ModelUsage, Role, StepReport, Usage};
+use crate::{Finish, GenerationOutput, LevelStep, ModelUsage, Role, StepReport, Usage};
 
 impl Serialize for Finish {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -16,15 +16,6 @@ impl Serialize for Finish {
 impl Serialize for Role {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
-    }
-}
-
-impl Serialize for Loss {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Loss", 2)?;
-        fields.serialize_field("budget_per_token", &self.budget.get())?;
-        fields.serialize_field("total_variation_spent", &self.spent)?;
-        fields.end()
     }
 }
 
@@ -113,13 +104,10 @@ struct OutputFields<'a> {
     per_step_accepted: Vec<usize>,
     per_step_drafted: Vec<usize>,
     models: &'a [ModelUsage],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lossy: Option<Loss>,
 }
 
 /// The text and tokens, for each of these the index in `models` of the model that first proposed
-/// it, why it ended, counts of all steps, and what each model did. `lossy` is absent for lossless
-/// output.
+/// it, why it ended, counts of all steps, and what each model did.
 impl Serialize for GenerationOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let fields = OutputFields {
@@ -139,7 +127,6 @@ impl Serialize for GenerationOutput {
             per_step_accepted: self.steps.iter().map(|step| step.accepted).collect(),
             per_step_drafted: self.steps.iter().map(|step| step.drafted).collect(),
             models: &self.models,
-            lossy: self.loss,
         };
         fields.serialize(serializer)
     }

@@ -15,7 +15,7 @@
 //! The engine uses models as [`Scorer`](cascade_core::Scorer)s and
 //! [`Drafter`](cascade_core::Drafter)s and never sees a tensor. Its output is the target's own,
 //! greedy or sampled, whatever the drafters, the policies, the lenience and the shape of the
-//! drafts. The one exception must be asked for: [`Options::lossy`].
+//! drafts.
 
 #![forbid(unsafe_code)]
 
@@ -57,9 +57,7 @@ pub use assumed_time::{AssumedTime, AssumedTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::CascadeBuilder;
 pub use cascade::Cascade;
-pub use cascade_verify::{
-    InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
-};
+pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
 pub use clock::{Clock, SystemClock, ThreadClock, VirtualClock};
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
@@ -71,7 +69,7 @@ pub use level_checks::{check_levels, LevelSpec, NeuralSpec};
 pub use limits::{DEFAULT_MAX_NODES, LONGEST_STOP};
 pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
-pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
+pub use output::{Finish, GenerationOutput, ModelUsage, Role, Step};
 pub use own_time::OwnTime;
 pub use policy::{
     classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,

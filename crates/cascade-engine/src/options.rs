@@ -2,7 +2,7 @@
 
 use cascade_core::Decoding;
 
-use crate::{LossBudget, StopSequences};
+use crate::StopSequences;
 
 /// Length, stop sequences, decoding mode and seed of a generation.
 ///
@@ -38,11 +38,6 @@ pub struct Options {
     pub logprobs: Option<usize>,
     /// Whether steps report the drafts that they verified.
     pub report_drafts: bool,
-    /// **Makes samples lossy**, if it is given: the target accepts more drafted tokens than leave
-    /// its distribution unchanged, and each token's distribution is this far from the target's at
-    /// most, in total variation ([`cascade_verify::over_acceptance`]). The output states it as
-    /// [`Loss`](crate::Loss). Greedy and plain decoding remain lossless.
-    pub lossy: Option<LossBudget>,
 }
 
 impl Default for Options {
@@ -55,7 +50,6 @@ impl Default for Options {
             seed: 0,
             logprobs: None,
             report_drafts: false,
-            lossy: None,
         }
     }
 }
@@ -103,22 +97,5 @@ impl Options {
             report_drafts,
             ..self
         }
-    }
-
-    /// Makes samples lossy within a budget, or lossless again: see [`lossy`](Self::lossy).
-    pub fn with_lossy(self, lossy: Option<LossBudget>) -> Self {
-        Self { lossy, ..self }
-    }
-
-    /// Whether what is generated is distributed as the target's own output: not so if
-    /// [`lossy`](Self::lossy) applies.
-    pub fn is_lossless(&self) -> bool {
-        self.effective_budget().is_none()
-    }
-
-    /// The budget, where it applies: to drafts that are reviewed in sampling.
-    pub(crate) fn effective_budget(&self) -> Option<LossBudget> {
-        self.lossy
-            .filter(|_| self.speculate && !self.decoding.is_greedy())
     }
 }

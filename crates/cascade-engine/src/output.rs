@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cascade_core::{LevelId, TokenId};
 
-use crate::{LossBudget, Usage};
+use crate::Usage;
 
 /// The outcome of one prompt.
 #[derive(Clone, Debug)]
@@ -24,21 +24,6 @@ pub struct GenerationOutput {
     pub models: Vec<ModelUsage>,
     /// Time from the prompt's tokens to the last token.
     pub wall: Duration,
-    /// How far the output may be from the target's own, if it was generated
-    /// [lossily](crate::Options::lossy); `None` if it is lossless.
-    pub loss: Option<Loss>,
-}
-
-/// What a lossy generation gave up.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Loss {
-    /// The most that the distribution of one token may differ from the target's, in total
-    /// variation.
-    pub budget: LossBudget,
-    /// The sum of these distances over the tokens that were reviewed. Its expectation bounds the
-    /// distance of the distribution of whole outputs.
-    pub spent: f64,
 }
 
 /// Why a generation ended.

@@ -92,19 +92,9 @@ impl Recursion {
             };
             granted = granted.saturating_add(left.nodes);
             let drafting = levels_from(levels, reviewer, turn.drafter)?;
-            let started = self.clock.now();
             builder.begin(turn.start);
-            let chunk = match slot(&builder, reviewer, turn, left) {
-                None => DraftBuilder::nothing_after(&builder),
-                Some(slot) => context.extended(&builder.main_path(), |context| {
-                    self.chunk(drafting, context, slot, &state, decoding)
-                })?,
-            };
-            let time = if decoding.is_drawn() {
-                Duration::ZERO
-            } else {
-                self.clock.now().saturating_sub(started)
-            };
+            let slot = slot(&builder, reviewer, turn, left);
+            let (chunk, time) = self.turn(drafting, context, (&builder, slot), &state, decoding)?;
             turns.push(TurnRecord {
                 turn,
                 stopped: chunk.stopped,
@@ -116,6 +106,31 @@ impl Recursion {
         }
         let draft = builder.draft;
         Ok(Drafted { draft, turns })
+    }
+
+    /// The chunk that the first of `levels` drafts in a turn, after what `builder` holds, and how long that took. No
+    /// time if tokens are [drawn](DecodingState::is_drawn): then drafts must not depend on it.
+    fn turn(
+        &mut self,
+        levels: &mut [Level],
+        context: &mut ContextStack,
+        (builder, slot): (&DraftBuilder, Option<DraftSlot>),
+        state: &DraftState<'_>,
+        decoding: &mut DecodingState,
+    ) -> Result<(DraftBuilder, Duration)> {
+        let started = self.clock.now();
+        let chunk = match slot {
+            None => DraftBuilder::nothing_after(builder),
+            Some(slot) => context.extended(&builder.main_path(), |context| {
+                self.chunk(levels, context, slot, state, decoding)
+            })?,
+        };
+        let time = if decoding.is_drawn() {
+            Duration::ZERO
+        } else {
+            self.clock.now().saturating_sub(started)
+        };
+        Ok((chunk, time))
     }
 
     /// Lets the policies learn from a review of a draft by `levels`, those below the reviewer;
@@ -152,13 +167,25 @@ impl Recursion {
             }
             Some((Level::Neural(neural), below)) => match neural.branching.expand {
                 Expand::MostProbable if self.has_partner(slot.drafter, below.len()) => {
-                    JointDrafting::new(self, neural, slot).run(below, context.tokens(), decoding)
+                    let joint = JointDrafting {
+                        recursion: self,
+                        neural,
+                        slot,
+                    };
+                    joint.run(below, context.tokens(), decoding)
                 }
                 Expand::MostProbable => {
                     TreeDrafting::new(self, neural, slot).run(context.tokens(), state, decoding)
                 }
-                Expand::MainPath | Expand::AllLeaves => {
-                    NeuralDrafting::new(self, neural, slot).run(below, context, decoding)
+                expand @ (Expand::MainPath | Expand::AllLeaves) => {
+                    let vertical = NeuralDrafting {
+                        recursion: self,
+                        neural,
+                        slot,
+                        chunk: DraftBuilder::default(),
+                        all_leaves: matches!(expand, Expand::AllLeaves),
+                    };
+                    vertical.run(below, context, decoding)
                 }
             },
         }

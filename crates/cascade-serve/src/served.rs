@@ -437,8 +437,6 @@ impl Served {
                 "chat": self.template.is_some(),
                 "max_tokens": self.config.generation.max_new_tokens,
                 "temperature": self.config.generation.sampling.temperature(),
-                // Null: all answers are lossless.
-                "lossy_budget_per_token": self.config.generation.lossy.map(|budget| budget.get()),
                 "plain_tokens_per_second": self.plain_speed,
             },
         })

@@ -12,9 +12,6 @@
 //!   possible. One file for each [`ReviewRule`]: [`matching`], [`speculative`], [`iterated`],
 //!   [`spec_infer`]; [`lenient`] loosens any of them.
 //!
-//! * [`over_acceptance`]: a sampled review that **is lossy**, within a [`LossBudget`] or by the
-//!   paper's rules.
-//!
 //! Every strict review is exact: it emits what the reviewer alone would emit (greedy), or tokens of
 //! the same distribution (sampled).
 
@@ -25,7 +22,6 @@ pub mod iterated;
 mod lenience;
 pub mod lenient;
 pub mod matching;
-pub mod over_acceptance;
 mod row_distributions;
 mod rule;
 pub mod sampled;
@@ -35,7 +31,6 @@ mod verdict;
 
 pub use candidate_token::CandidateToken;
 pub use lenience::{InvalidLenience, Lenience, LeniencePolicy};
-pub use over_acceptance::{Epsilon, InvalidEpsilon, InvalidLossBudget, LossBudget, OverAcceptance};
 pub use row_distributions::{RowDistributions, SampledRows};
 pub use rule::{ReviewRule, Rule, UnknownRule};
 pub use verdict::Verdict;

@@ -71,8 +71,8 @@ impl<R: ReviewRule + ?Sized> ReviewRule for &R {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// `coupled`: see [`coupled`](crate::coupled). A seed's tokens are those of plain decoding.
-    /// Where tokens are drawn from a source of randomness all the same (lossy samples), it is
-    /// [`Iterated`](Self::Iterated).
+    /// Its reviews do not draw from a source of randomness. A drafter with this rule whose target
+    /// has a rule that draws reviews as [`Iterated`](Self::Iterated).
     #[default]
     Coupled,
     /// `match`: see [`matching`].

@@ -3,10 +3,7 @@
 
 use cascade_core::{Draft, NodeId, Proposal, RandomSource, Result, TokenId, TokenTree};
 
-use crate::{
-    lenient, over_acceptance, CandidateToken, LeniencePolicy, OverAcceptance, ReviewRule,
-    RowDistributions, Verdict,
-};
+use crate::{lenient, CandidateToken, LeniencePolicy, ReviewRule, RowDistributions, Verdict};
 
 /// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at
 /// each node by `rule`, as long as a child carries that token.
@@ -37,32 +34,6 @@ pub fn review(
         let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, &rule, chance);
         Ok((token, Proposal::Sampled(r)))
     })
-}
-
-/// As [`review`] with [`LeniencePolicy::STRICT`], but **lossy**, by [`over_acceptance`]: with a
-/// [`LossBudget`](crate::LossBudget), each token's distribution is that far at most from the
-/// reviewer's, in total variation. Returns the sum of these distances over the tokens of the
-/// verdict too.
-///
-/// # Errors
-/// Those of `rows`.
-pub fn review_lossy(
-    draft: &Draft,
-    start: Option<NodeId>,
-    rows: &mut (impl RowDistributions + ?Sized),
-    rule: impl ReviewRule,
-    more: impl Into<OverAcceptance>,
-    chance: &mut dyn RandomSource,
-) -> Result<(Verdict, f64)> {
-    let (more, mut loss) = (more.into(), 0.0);
-    let verdict = Verdict::walk(draft, start, |at| {
-        let p = rows.distribution(TokenTree::row(at))?;
-        let draws = draws_after(draft, at);
-        let (token, r) = over_acceptance::token(&p, &draws, more, &rule, chance);
-        loss += p.total_variation(&r);
-        Ok((token, Proposal::Sampled(r)))
-    })?;
-    Ok((verdict, loss))
 }
 
 /// The draws of the children of a node, in order.

@@ -17,17 +17,15 @@ True
 * :func:`MaxGram`, :func:`MaxGramTree`, :func:`PromptLookup`: the statistical drafters, alone or as levels.
 * :mod:`cascade_decoding.torch`: torch models as levels; :mod:`cascade_decoding.transformers`: inside
   ``model.generate``; :mod:`cascade_decoding.vllm`: as a proposer of vLLM.
-* :func:`check_lossless`, :func:`record`, :func:`replay`, :func:`tune`, :func:`build_table`, :class:`Trace`,
-  :class:`Table`: what the command line does for a researcher (:mod:`cascade_decoding.research`), and
-  :func:`run_command` for the rest of it.
-* :mod:`cascade_decoding.theory`: expected walltime improvement factors.
+* :func:`dataset`: word problems and benchmarks, with the prompts of a configuration.
+* :func:`run_command`: a command of ``cascade``, such as ``check-lossless``; :func:`lab`: one of ``cascade-lab``,
+  the laboratory's program (recordings, replays, tuning, tables), with its JSON as Python objects.
 """
 
 from __future__ import annotations
 
 from typing import Optional, Sequence, Union
 
-from . import research, theory
 from ._lib import (
     Cascade,
     CascadeError,
@@ -40,25 +38,12 @@ from ._lib import (
     Review,
     Step,
     Stream,
-    Table,
-    Trace,
     Tree,
     Want,
     __version__,
 )
 from .parts import Drafter, Schedule, Scorer, Scores, StopRule
-from .research import (
-    Replayed,
-    build_table,
-    check_lossless,
-    columns,
-    dataset,
-    json_rows,
-    record,
-    replay,
-    run_command,
-    tune,
-)
+from .programs import dataset, json_rows, lab, run_command
 
 __all__ = [
     "Cascade",
@@ -73,7 +58,6 @@ __all__ = [
     "Observed",
     "Output",
     "PromptLookup",
-    "Replayed",
     "Review",
     "Schedule",
     "Scorer",
@@ -81,24 +65,15 @@ __all__ = [
     "Step",
     "StopRule",
     "Stream",
-    "Table",
-    "Trace",
     "Tree",
     "Want",
     "__version__",
-    "build_table",
-    "check_lossless",
-    "columns",
     "dataset",
     "demo",
     "json_rows",
+    "lab",
     "load",
-    "record",
-    "replay",
-    "research",
     "run_command",
-    "theory",
-    "tune",
 ]
 
 MaxGram = NativeDrafter.max_gram

@@ -297,7 +297,7 @@ class Cascade:
     ``max_new_tokens``; ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``min_p``; ``seed`` (one
     seed, one text, whatever drafts); ``stop`` (a text or several); ``speculate=False`` decodes plainly;
     ``logprobs=n`` reports log probabilities with the ``n`` most probable tokens; ``drafts=True`` lets
-    steps report their drafts; ``lossy=d`` gives up at most ``d`` of total variation per token.
+    steps report their drafts.
 
     The interpreter's lock is released while models compute, and Ctrl-C ends a generation between two
     steps. Errors are :class:`CascadeError`; the cascade stays usable.
@@ -377,57 +377,6 @@ class Config:
         """Loads all models. ``scorers``: models in Python in place of neural levels, by name; the
         tokenizer stays the configuration's."""
 
-def ewif_speculative(drafter: Tuple[float, float], tokens: int) -> float: ...
-def ewif_vertical(drafter: Tuple[float, float], below: Tuple[float, float], rounds: int, tokens: int) -> float: ...
-def ewif_horizontal(segments: List[Tuple[Tuple[float, float], int]]) -> float: ...
-def table1() -> List[Tuple[str, List[str], List[int], float, float]]: ...
-
-class Trace:
-    """Recorded outputs of a target. Made by :func:`cascade_decoding.record`, or read from a file.
-
-    >>> import cascade_decoding as cd
-    >>> config = cd.Config.open("embedded:demo-t5")
-    >>> trace = cd.record(config, ["Question: 2 + 3? Answer:"], max_new_tokens=4)
-    >>> len(trace), trace.header["decoding"], len(trace.records[0]["output"]) <= 4
-    (1, 'greedy', True)
-    """
-
-    @staticmethod
-    def open(path: str) -> Trace:
-        """Reads a file of JSON lines, plain or gzip."""
-    def write(self, path: str, *, force: bool = False) -> None:
-        """Writes such a file; ``force`` replaces one that exists."""
-    @property
-    def header(self) -> Dict[str, Any]:
-        """What was recorded, and how."""
-    @property
-    def records(self) -> List[Dict[str, Any]]:
-        """For each prompt ``id``, ``source`` or ``context``, ``output``, ``finish``, and of greedy
-        recordings ``gaps``: by how much each token's logit exceeds the runner-up's."""
-    def __len__(self) -> int: ...
-
-class Table:
-    """A bigram or n-gram table: what most often follows one token, or two. See
-    :func:`cascade_decoding.build_table`."""
-
-    @staticmethod
-    def open(path: str) -> Table: ...
-    @property
-    def metadata(self) -> Dict[str, Any]:
-        """Tokenizer, sources, command, and how much was counted."""
-    @property
-    def order(self) -> int:
-        """Tokens of context: 1 or 2."""
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def total_tokens(self) -> int: ...
-    def after(self, context: Sequence[int]) -> Optional[Tuple[Tokens, NDArray[np.uint64]]]:
-        """The tokens that follow one or two tokens, and their counts, most frequent first; ``None`` if
-        the table does not know the context."""
-    def unigrams(self) -> Tuple[Tokens, NDArray[np.uint64]]:
-        """The most frequent tokens, 64 at most, and their counts."""
-
 def dataset(
     name: str,
     config: Config,
@@ -438,17 +387,4 @@ def dataset(
     sample: Optional[int] = None,
     seed: int = 0,
 ) -> Any: ...
-def record(
-    config: Config,
-    prompts: Sequence[Any],
-    *,
-    top_probabilities: Optional[int] = None,
-    device: Optional[str] = None,
-    **options: Any,
-) -> Trace: ...
-def replay(
-    config: Config, trace: Trace, *, limit: Optional[int] = None, offset: int = 0, device: Optional[str] = None
-) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]: ...
-def check_lossless(config: Config, prompts: Sequence[Any], **options: Any) -> Any: ...
-def tune(config: Config, trace: Trace, **options: Any) -> Any: ...
 def command_main(arguments: List[str]) -> int: ...

@@ -7,7 +7,7 @@ use super::{levels_from, DraftSlot, Recursion};
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural, Statistical};
-use crate::policy::DraftState;
+use crate::policy::{DraftState, Turn};
 use crate::{Error, Result};
 
 /// Next tokens that the neural drafter gives of each row.
@@ -20,24 +20,12 @@ const TOP: usize = 16;
 /// the other's own below. All tokens are point masses: chosen by what is known before the review,
 /// so every rule is exact.
 pub(crate) struct JointDrafting<'a> {
-    recursion: &'a mut Recursion,
-    neural: &'a mut Neural,
-    slot: DraftSlot,
+    pub(super) recursion: &'a mut Recursion,
+    pub(super) neural: &'a mut Neural,
+    pub(super) slot: DraftSlot,
 }
 
-impl<'a> JointDrafting<'a> {
-    pub(crate) fn new(
-        recursion: &'a mut Recursion,
-        neural: &'a mut Neural,
-        slot: DraftSlot,
-    ) -> Self {
-        Self {
-            recursion,
-            neural,
-            slot,
-        }
-    }
-
+impl JointDrafting<'_> {
     /// Drafts after `context`, in as many forwards as the turn's quota at most. Nothing, if the
     /// schedule names no partner or the model has no positions left.
     pub(crate) fn run(
@@ -46,26 +34,8 @@ impl<'a> JointDrafting<'a> {
         context: &[TokenId],
         decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
-        let nodes = self.slot.capacity.nodes;
-        let most = Budget {
-            depth: self.slot.capacity.depth.min(nodes),
-            nodes: nodes.saturating_sub(self.slot.reserved).max(1),
-        };
-        let state = DraftState {
-            depth: 0,
-            nodes: 0,
-            ended: false,
-            budget: most,
-            drafters: below.len(),
-            turns: &[],
-        };
-        let turn = self.recursion.schedule.next(self.slot.drafter, &state);
-        let (Some(turn), Some(positions)) = (turn, self.neural.positions(context, &[])) else {
+        let Some((turn, budget)) = self.planned(below.len(), context) else {
             return Ok(DraftBuilder::default());
-        };
-        let budget = Budget {
-            depth: most.depth.min(turn.tokens).min(positions),
-            nodes: most.nodes.min(turn.nodes),
         };
         let levels = levels_from(below, self.slot.drafter, turn.drafter)?;
         let partner =
@@ -82,6 +52,34 @@ impl<'a> JointDrafting<'a> {
         Ok(self
             .recursion
             .fitting(&proposed, budget, |_| true, proposer))
+    }
+
+    /// The partner's turn, in the schedule's opinion, and the budget of the tree; `None` if there
+    /// is no partner or no position.
+    fn planned(&mut self, drafters: usize, context: &[TokenId]) -> Option<(Turn, Budget)> {
+        let nodes = self.slot.capacity.nodes;
+        let most = Budget {
+            depth: self.slot.capacity.depth.min(nodes),
+            nodes: nodes.saturating_sub(self.slot.reserved).max(1),
+        };
+        let state = DraftState {
+            depth: 0,
+            nodes: 0,
+            ended: false,
+            budget: most,
+            drafters,
+            turns: &[],
+        };
+        let turn = self.recursion.schedule.next(self.slot.drafter, &state)?;
+        let Some(positions) = self.neural.positions(context, &[]) else {
+            self.neural.say_unread(context, &[]);
+            return None;
+        };
+        let budget = Budget {
+            depth: most.depth.min(turn.tokens).min(positions),
+            nodes: most.nodes.min(turn.nodes),
+        };
+        Some((turn, budget))
     }
 
     /// The tree after all forwards that are asked for and that could change it, and what they said.

@@ -13,30 +13,21 @@ use crate::decoding::{DecodingState, ScoreView};
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural};
 use crate::policy::{DraftedToken, ForwardCost, Outcome};
-use crate::{Expand, Result};
+use crate::Result;
 
 /// A turn of one neural drafter.
 pub(crate) struct NeuralDrafting<'a> {
-    recursion: &'a mut Recursion,
-    neural: &'a mut Neural,
-    slot: DraftSlot,
-    chunk: DraftBuilder,
+    pub(super) recursion: &'a mut Recursion,
+    pub(super) neural: &'a mut Neural,
+    pub(super) slot: DraftSlot,
+    /// What it has drafted in this turn.
+    pub(super) chunk: DraftBuilder,
+    /// Whether leaves beside the main path get children too
+    /// ([`Expand::AllLeaves`](crate::Expand::AllLeaves)), or the main path alone.
+    pub(super) all_leaves: bool,
 }
 
-impl<'a> NeuralDrafting<'a> {
-    pub(crate) fn new(
-        recursion: &'a mut Recursion,
-        neural: &'a mut Neural,
-        slot: DraftSlot,
-    ) -> Self {
-        Self {
-            recursion,
-            neural,
-            slot,
-            chunk: DraftBuilder::default(),
-        }
-    }
-
+impl NeuralDrafting<'_> {
     /// Drafts after `context` until the main path holds its quota: repeatedly, the levels below
     /// draft, the model reviews, and the chunk grows by the accepted tokens and the model's own
     /// (the vertical cascade). Ends early if the stop rule ends the turn or the model has no
@@ -49,8 +40,8 @@ impl<'a> NeuralDrafting<'a> {
     ) -> Result<DraftBuilder> {
         while self.wants_more() {
             let main_path = self.chunk.main_path();
-            let positions = self.neural.positions(context.tokens(), &main_path);
-            let Some(positions) = positions else {
+            let Some(positions) = self.neural.positions(context.tokens(), &main_path) else {
+                self.neural.say_unread(context.tokens(), &main_path);
                 break;
             };
             let budget = self.budget_below(positions);
@@ -101,16 +92,14 @@ impl<'a> NeuralDrafting<'a> {
     fn budget_below(&self, positions: usize) -> Budget {
         let room = (self.slot.capacity.depth - self.chunk.depth()).min(self.spare());
         let budget = self.recursion.settings.budget((room - 1).min(positions));
-        match self.neural.branching.expand {
-            Expand::MainPath | Expand::MostProbable => budget,
-            // The chunk is scored together with what is drafted below it.
-            Expand::AllLeaves => {
-                let nodes = budget.nodes.saturating_sub(self.chunk.draft.len());
-                Budget {
-                    depth: budget.depth.min(nodes),
-                    nodes,
-                }
-            }
+        if !self.all_leaves {
+            return budget;
+        }
+        // The chunk is scored together with what is drafted below it.
+        let nodes = budget.nodes.saturating_sub(self.chunk.draft.len());
+        Budget {
+            depth: budget.depth.min(nodes),
+            nodes,
         }
     }
 
@@ -123,17 +112,15 @@ impl<'a> NeuralDrafting<'a> {
         growth: Growth,
         decoding: &mut DecodingState,
     ) -> Result<Reviewed> {
-        match self.neural.branching.expand {
-            // Where only the main path has children, the chunk's other nodes need no rows.
-            Expand::MainPath | Expand::MostProbable => context.extended(main_path, |context| {
-                self.review_from(drafted, None, context.tokens(), growth, decoding)
-            }),
-            Expand::AllLeaves => {
-                let start = self.chunk.tip;
-                let whole = self.behind_chunk(drafted);
-                self.review_from(whole, start, context.tokens(), growth, decoding)
-            }
+        if self.all_leaves {
+            let start = self.chunk.tip;
+            let whole = self.behind_chunk(drafted);
+            return self.review_from(whole, start, context.tokens(), growth, decoding);
         }
+        // Where only the main path has children, the chunk's other nodes need no rows.
+        context.extended(main_path, |context| {
+            self.review_from(drafted, None, context.tokens(), growth, decoding)
+        })
     }
 
     /// The chunk extended by what was drafted after its main path.
@@ -244,9 +231,10 @@ impl<'a> NeuralDrafting<'a> {
 
     /// Leaves beside the main path that get children.
     fn growing_leaves(&self) -> Vec<NodeId> {
-        match self.neural.branching.expand {
-            Expand::MainPath | Expand::MostProbable => Vec::new(),
-            Expand::AllLeaves => self.chunk.other_leaves(),
+        if self.all_leaves {
+            self.chunk.other_leaves()
+        } else {
+            Vec::new()
         }
     }
 
@@ -290,8 +278,8 @@ impl<'a> NeuralDrafting<'a> {
     ) -> cascade_core::Result<()> {
         let branching = &self.neural.branching;
         let depth = self.slot.depth + self.chunk.depth_after(parent);
-        let times = match (branching.expand, parent) {
-            (Expand::AllLeaves, Some(parent)) => self.chunk.draft.multiplicity(parent),
+        let times = match parent {
+            Some(parent) if self.all_leaves => self.chunk.draft.multiplicity(parent),
             _ => 1,
         };
         let draws = view.draws(branching.siblings, branching.width(depth), times, on_path);

@@ -55,6 +55,7 @@ impl<'a> TreeDrafting<'a> {
         decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
         let Some(positions) = self.neural.positions(context, &[]) else {
+            self.neural.say_unread(context, &[]);
             return Ok(DraftBuilder::default());
         };
         let nodes = self.slot.capacity.nodes;

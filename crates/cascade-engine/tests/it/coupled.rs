@@ -7,8 +7,8 @@ use cascade_core::{
     ScorerInfo, Scores, SeededNoise, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    AdaptiveConfidence, AssumedTime, Branching, Cascade, Expand, LengthHeuristic, LossBudget,
-    MdpThreshold, NeuralOptions, OnlineSchedule, Options, RowTimes, Rule, Siblings, VirtualClock,
+    AdaptiveConfidence, AssumedTime, Branching, Cascade, Expand, LengthHeuristic, MdpThreshold,
+    NeuralOptions, OnlineSchedule, Options, RowTimes, Rule, Siblings, VirtualClock,
 };
 use cascade_ngram::{MaxGram, MaxGramTree, MaxGramTreeOptions};
 use rand::seq::IndexedRandom;
@@ -292,23 +292,4 @@ fn seeds_give_different_texts() {
             assert!(seen.insert(output.unwrap().tokens));
         }
     }
-}
-
-/// Lossy samples are drawn: a budget does what it did.
-#[test]
-fn a_budget_of_loss_is_spent_though_the_rule_is_coupled() {
-    let drafter = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 30);
-    let mut cascade = Cascade::builder()
-        .target("target", wide_target())
-        .neural("drafter", drafter)
-        .build()
-        .unwrap();
-    let options = Options::default()
-        .with_decoding(Decoding::Sampled(Sampling::PLAIN))
-        .with_max_new_tokens(60)
-        .with_lossy(Some(LossBudget::new(0.2).unwrap()));
-    let output = cascade
-        .generate_tokens(&decoder(&[1, 2]), &options)
-        .unwrap();
-    assert!(output.loss.unwrap().spent > 0.0);
 }

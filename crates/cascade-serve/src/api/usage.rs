@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cascade_engine::{GenerationOutput, Loss};
+use cascade_engine::GenerationOutput;
 use serde_json::{json, Value};
 
 use crate::answer::Done;
@@ -21,8 +21,6 @@ pub(crate) struct Usage {
     accepted: usize,
     accepted_at: Vec<usize>,
     levels: Vec<Level>,
-    /// Of lossy samples: the budget, and the sum of what was spent of it.
-    loss: Option<Loss>,
     queued: Duration,
     computed: Duration,
 }
@@ -52,7 +50,6 @@ impl Usage {
             accepted: 0,
             accepted_at: Vec::new(),
             levels: Vec::new(),
-            loss: None,
             queued: Duration::ZERO,
             computed: Duration::ZERO,
         }
@@ -80,17 +77,6 @@ impl Usage {
                 .for_each(|count| *count += 1);
         }
         self.add_levels(output);
-        self.add_loss(output.loss);
-    }
-
-    fn add_loss(&mut self, loss: Option<Loss>) {
-        self.loss = match (self.loss, loss) {
-            (Some(before), Some(mut loss)) => {
-                loss.spent += before.spent;
-                Some(loss)
-            }
-            (before, loss) => loss.or(before),
-        };
     }
 
     fn add_levels(&mut self, output: &GenerationOutput) {
@@ -121,13 +107,6 @@ impl Usage {
                 "seconds": level.seconds,
             })
         });
-        // Null: the answer is lossless.
-        let lossy = self.loss.map(|loss| {
-            json!({
-                "budget_per_token": loss.budget.get(),
-                "total_variation_spent": loss.spent,
-            })
-        });
         let per_forward = self.completion_tokens as f64 / self.forwards.max(1) as f64;
         json!({
             "prompt_tokens": self.prompt_tokens,
@@ -137,7 +116,6 @@ impl Usage {
             "speculation": {
                 "enabled": self.enabled,
                 "seed": self.seed,
-                "lossy": lossy,
                 "num_forwards": self.forwards,
                 "num_drafts": self.drafts,
                 "num_draft_tokens": self.drafted,

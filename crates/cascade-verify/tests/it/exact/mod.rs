@@ -12,7 +12,6 @@ mod drafting;
 mod joint;
 mod language;
 mod lenient;
-mod over_acceptance;
 mod strict;
 
 /// Tolerance for rounding errors of a probability.

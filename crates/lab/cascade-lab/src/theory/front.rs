@@ -29,8 +29,8 @@ pub(crate) struct FrontArgs {
     )]
     epsilon: Vec<f64>,
 
-    /// Budgets of the engine's rule (run --lossy) to add: a token's distribution is this far from
-    /// the target's at most, in total variation.
+    /// Budgets of total variation to add: a token's distribution is at most this far from the
+    /// target's.
     #[arg(
         long,
         value_name = "DISTANCE,…",

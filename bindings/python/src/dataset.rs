@@ -1,7 +1,6 @@
-//! Prompts of many generations: texts or tokens; and those of datasets.
+//! Samples of datasets, with the prompts that a configuration makes of them.
 
 use cascade::config::AssembleOptions;
-use cascade::{Architecture, Prompt, TokenId};
 use cascade_data::{DataSource, Dataset, RandomSample, Sample, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,34 +9,6 @@ use serde_json::{json, Value};
 use crate::config::Config;
 use crate::error::to_python;
 use crate::json::object;
-
-/// A text, or token ids.
-#[derive(FromPyObject)]
-pub(crate) enum GivenPrompt {
-    #[pyo3(transparent)]
-    Text(String),
-    #[pyo3(transparent)]
-    Tokens(Vec<TokenId>),
-}
-
-/// Tokens as the prompt of a model.
-pub(crate) fn given(architecture: Architecture, tokens: &[TokenId]) -> Prompt {
-    Prompt::new(architecture, tokens.to_vec())
-}
-
-impl GivenPrompt {
-    /// The tokens that a cascade reads.
-    pub(crate) fn encode(
-        &self,
-        cascade: &cascade::Cascade,
-        architecture: Architecture,
-    ) -> cascade::Result<Prompt> {
-        match self {
-            Self::Text(text) => cascade.encode(text),
-            Self::Tokens(tokens) => Ok(given(architecture, tokens)),
-        }
-    }
-}
 
 /// See the stubs.
 #[pyfunction]

@@ -1,0 +1,136 @@
+//! All models of a cascade, and what is done with each of them.
+
+use std::sync::Arc;
+
+use cascade_core::{Drafter, HiddenLayers, LevelId, Observation, TokenId};
+
+use super::{Level, Neural};
+use crate::policy::Schedule;
+use crate::{Clock, ModelUsage, Result, Role, Usage};
+
+/// The target and its drafters, largest first.
+pub(crate) struct Models {
+    pub(crate) target: Neural,
+    pub(crate) drafters: Vec<Level>,
+}
+
+impl Models {
+    /// Names of all levels; the index is the [`LevelId`].
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let drafters = self.drafters.iter().map(Level::name);
+        std::iter::once(self.target.name.as_str()).chain(drafters)
+    }
+
+    pub(crate) fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.target.set_source(source)?;
+        let mut drafters = self.drafters.iter_mut();
+        drafters.try_for_each(|level| level.set_source(source))
+    }
+
+    /// How many of the target's most probable tokens statistical drafters observe, as far as the
+    /// target can tell. Those that rest observe none.
+    pub(crate) fn observed_top(&self, schedule: &dyn Schedule) -> usize {
+        let wanted = self.drafters.iter().zip(1..).map(|level| match level {
+            (Level::Statistical(statistical), level) if !schedule.rests(LevelId(level)) => {
+                statistical.drafter.observed_top()
+            }
+            _ => 0,
+        });
+        let most = self.target.info().max_top.unwrap_or(usize::MAX);
+        wanted.max().unwrap_or(0).min(most)
+    }
+
+    /// Which hidden states of the target the levels observe.
+    pub(crate) fn observed_hidden(&self) -> HiddenLayers {
+        let levels = self.drafters.iter().map(Level::observed_hidden);
+        levels.fold(HiddenLayers::NONE, HiddenLayers::union)
+    }
+
+    /// Lets statistical drafters and stop rules forget what they have learned.
+    pub(crate) fn forget(&mut self) {
+        for level in &mut self.drafters {
+            if let Some(rule) = level.stop_rule_mut() {
+                rule.forget();
+            }
+            if let Level::Statistical(statistical) = level {
+                statistical.forget();
+            }
+        }
+    }
+
+    /// Lets statistical drafters forget the texts that they have observed.
+    pub(crate) fn forget_texts(&mut self) {
+        for level in &mut self.drafters {
+            if let Level::Statistical(statistical) = level {
+                statistical.drafter.forget();
+            }
+        }
+    }
+
+    /// Lets all ledgers read a clock.
+    pub(crate) fn set_clock(&mut self, clock: &Arc<dyn Clock>) {
+        self.target.scorer.set_clock(Arc::clone(clock));
+        for level in &mut self.drafters {
+            match level {
+                Level::Neural(neural) => neural.scorer.set_clock(Arc::clone(clock)),
+                Level::Statistical(statistical) => {
+                    statistical.drafter.set_clock(Arc::clone(clock));
+                }
+            }
+        }
+    }
+
+    /// What each level is, the target first.
+    pub(crate) fn roles(&self) -> Vec<Role> {
+        let drafters = self.drafters.iter().map(Level::role);
+        std::iter::once(Role::Target).chain(drafters).collect()
+    }
+
+    /// Lets drafters learn from a step of the target, statistical ones unless the schedule lets
+    /// them rest. The schedule learns how long that took, if it may see times.
+    pub(crate) fn observe_step(
+        &mut self,
+        step: &Observation<'_>,
+        schedule: &mut dyn Schedule,
+        timed: bool,
+    ) -> Result<()> {
+        for (level, id) in self.drafters.iter_mut().zip(1..) {
+            let statistical = match level {
+                Level::Neural(neural) => {
+                    neural.observe(step)?;
+                    continue;
+                }
+                Level::Statistical(statistical) => statistical,
+            };
+            if schedule.rests(LevelId(id)) {
+                statistical.rest(step);
+                continue;
+            }
+            let time = statistical.observe(step);
+            if timed {
+                schedule.learned(LevelId(id), time);
+            }
+        }
+        Ok(())
+    }
+
+    /// What each model has done, by level.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        let drafters = self.drafters.iter().map(Level::usage);
+        std::iter::once(self.target.scorer.usage())
+            .chain(drafters)
+            .collect()
+    }
+
+    /// The usage of each model with its name and role.
+    pub(crate) fn named_usage(&self) -> Vec<ModelUsage> {
+        let named = self.names().zip(self.roles()).zip(self.usage());
+        named
+            .map(|((name, role), usage)| ModelUsage {
+                name: name.to_owned(),
+                role,
+                usage,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,98 @@
+//! A statistical drafter of a cascade, its ledger, and the text that it was not told yet.
+
+use std::time::Duration;
+
+use cascade_core::{Budget, Drafter, Guidance, Observation, ScoredTree, TokenId};
+
+use super::{failed, BoxedDrafter};
+use crate::contract::check_proposal;
+use crate::draft_settings::DraftSettings;
+use crate::policy::StopRule;
+use crate::{Metered, Result};
+
+/// A statistical model and its name.
+pub(crate) struct Statistical {
+    pub(crate) name: String,
+    pub(super) drafter: Metered<BoxedDrafter>,
+    pub(crate) stop_rule: Option<Box<dyn StopRule>>,
+    untold: Untold,
+}
+
+/// Text that a resting drafter was not told yet.
+#[derive(Default)]
+struct Untold {
+    /// The text before it, and it.
+    text: Vec<TokenId>,
+    /// Where it begins.
+    start: usize,
+}
+
+impl Statistical {
+    pub(crate) fn new(name: String, drafter: BoxedDrafter) -> Self {
+        Self {
+            name,
+            drafter: Metered::new(drafter),
+            stop_rule: None,
+            untold: Untold::default(),
+        }
+    }
+
+    /// Puts a step off, until the drafter proposes again in this generation: then it is given the
+    /// text of all such steps at once.
+    pub(super) fn rest(&mut self, step: &Observation<'_>) {
+        let Untold { text, start } = &mut self.untold;
+        if text.is_empty() {
+            text.extend_from_slice(step.context);
+            *start = text.len();
+        }
+        text.extend_from_slice(step.emitted);
+    }
+
+    /// Gives the drafter what was put off.
+    fn catch_up(&mut self) {
+        let Untold { text, start } = &mut self.untold;
+        if !text.is_empty() {
+            let (context, emitted) = text.split_at(*start);
+            self.drafter
+                .observe(&Observation::of_text(context, emitted));
+            text.clear();
+        }
+    }
+
+    /// Lets the drafter learn from a step, and returns how long that took.
+    pub(super) fn observe(&mut self, step: &Observation<'_>) -> Duration {
+        self.catch_up();
+        let before = self.drafter.usage().time;
+        self.drafter.observe(step);
+        self.drafter.usage().time.saturating_sub(before)
+    }
+
+    pub(super) fn set_source(&mut self, source: &[TokenId]) {
+        // A drafter that rests to the end does not pay for this text either.
+        self.untold.text.clear();
+        self.drafter.set_source(source);
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.untold.text.clear();
+        self.drafter.forget();
+    }
+
+    /// Whether it mixes its estimates with a neural drafter's.
+    pub(crate) fn takes_advice(&self) -> bool {
+        self.drafter.takes_advice()
+    }
+
+    pub(crate) fn propose(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+        settings: &DraftSettings,
+    ) -> Result<ScoredTree> {
+        self.catch_up();
+        let proposed = self.drafter.propose_with(context, budget, guidance);
+        check_proposal(&proposed, budget, settings).map_err(|source| failed(&self.name, source))?;
+        Ok(proposed)
+    }
+}
