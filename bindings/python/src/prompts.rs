@@ -2,7 +2,7 @@
 
 use cascade::config::AssembleOptions;
 use cascade::{Architecture, Prompt, TokenId};
-use cascade_data::{DataSource, Dataset, RandomSample, Sample, Selection};
+use cascade_eval::{DataSource, Dataset, RandomSample, Sample, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{json, Value};
@@ -77,7 +77,7 @@ pub(crate) fn dataset<'py>(
         ))),
     };
     let samples = py.detach(read)?;
-    let row = |sample: &Sample| -> cascade_data::Result<Value> {
+    let row = |sample: &Sample| -> cascade_eval::Result<Value> {
         Ok(json!({
             "id": sample.id,
             "category": sample.category,
@@ -89,7 +89,7 @@ pub(crate) fn dataset<'py>(
     let rows = samples
         .iter()
         .map(row)
-        .collect::<cascade_data::Result<Vec<_>>>();
+        .collect::<cascade_eval::Result<Vec<_>>>();
     object(py, &rows.map_err(to_python)?)
 }
 

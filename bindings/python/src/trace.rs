@@ -6,11 +6,11 @@ use std::sync::Arc;
 use cascade::config::ModelPool;
 use cascade::{Decoding, Options, Prompt, Rule};
 use cascade_core::fs::{Existing, Output};
-use cascade_eval::trace::{
+use cascade_eval::Error;
+use cascade_traces::trace::{
     recorded_target, replay as replay_record, replay_options, replay_warnings, replayed_json,
     seed_of_turn, totals_json, FirstPicks, Header, Recorder, Subject, Tallies, Trace as Recorded,
 };
-use cascade_eval::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
@@ -104,11 +104,10 @@ impl Recording {
         top: Option<usize>,
     ) -> cascade_eval::Result<Self> {
         if !options.decoding.is_greedy() && config.target.rule != Rule::Coupled {
-            let rule = config.target.rule.to_string();
-            return Err(Error::NotCoupled { rule });
+            return Err(Error::not_coupled(config.target.rule));
         }
         if top.is_some() && options.decoding == Decoding::Greedy {
-            return Err(Error::NoTop);
+            return Err(Error::no_top());
         }
         let target = pool.target(config)?;
         let device = pool.device(&config.target)?;
@@ -207,7 +206,7 @@ impl Replays {
         &mut self,
         cascade: &mut cascade::Cascade,
         trace: &Recorded,
-        record: &cascade_eval::trace::Record,
+        record: &cascade_traces::trace::Record,
         options: &Options,
     ) -> cascade_eval::Result<()> {
         let top = trace.header.sampling();

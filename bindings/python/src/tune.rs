@@ -2,8 +2,8 @@
 
 use cascade::config::DrafterModel;
 use cascade::ModelPool;
-use cascade_eval::trace::Trace as Recorded;
-use cascade_eval::tune::{Space, Times, Tuned, Tuner};
+use cascade_traces::trace::Trace as Recorded;
+use cascade_traces::tune::{Space, Times, Tuned, Tuner};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

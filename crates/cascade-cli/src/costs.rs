@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Config, CostFile, Drafter};
 use cascade_engine::RowTimes;
-use cascade_eval::trace::Trace;
-use cascade_eval::tune::Times;
+use cascade_traces::trace::Trace;
+use cascade_traces::tune::Times;
 
 use crate::args::ModelArgs;
 use crate::{doctor, terminal};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Assembled, Batch, ChatTemplate, Config, ModelPool};
 use cascade_core::TokenId;
-use cascade_data::DataSource;
 use cascade_engine::Options;
+use cascade_eval::DataSource;
 use cascade_models::HubOptions;
 
 use crate::args::JobArgs;

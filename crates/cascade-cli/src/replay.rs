@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
 use cascade_engine::{Cascade, Options};
-use cascade_eval::trace::{
+use cascade_traces::trace::{
     recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
     FirstPicks, Record, Tallies, Tally, Trace,
 };

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use anyhow::{ensure, Context, Result};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
-use cascade_eval::trace::Trace;
 use cascade_models::{DType, HubOptions, LoadedModel};
 use cascade_report::Evidence;
-use cascade_train::{
+use cascade_traces::trace::Trace;
+use cascade_traces::train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
 use cascade_trained::{ClassifierFile, ClassifierSettings};

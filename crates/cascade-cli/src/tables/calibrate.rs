@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use cascade_core::fs::Existing;
-use cascade_eval::ngram::{tree_of, Band, Calibration};
-use cascade_eval::trace::Traces;
 use cascade_ngram::MaxGramTreeOptions;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_traces::ngram::{tree_of, Band, Calibration};
+use cascade_traces::trace::Traces;
 use clap::Args;
 use serde_json::{json, Value};
 

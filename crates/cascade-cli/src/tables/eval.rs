@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use cascade_eval::ngram::{budgets, Drafted, TableAlone, TableReport, TableValue, CHAIN, TREES};
-use cascade_eval::trace::Traces;
 use cascade_ngram::NgramTable;
+use cascade_traces::ngram::{budgets, Drafted, TableAlone, TableReport, TableValue, CHAIN, TREES};
+use cascade_traces::trace::Traces;
 use clap::Args;
 
 use super::traces::{describe, TraceArgs};

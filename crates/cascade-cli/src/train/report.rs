@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use cascade_config::DeviceSpec;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Manifest, Plot, Report, Table};
-use cascade_train::{Epoch, Prediction, Quality};
+use cascade_traces::train::{Epoch, Prediction, Quality};
 use jiff::Timestamp;
 use serde_json::{json, Value};
 

@@ -267,13 +267,10 @@ pub enum Error {
     /// Scores.
     #[error(transparent)]
     Score(#[from] cascade_core::Error),
-    /// Datasets and prompts.
-    #[error(transparent)]
-    Data(#[from] cascade_data::Error),
     /// Costs.
     #[error(transparent)]
-    Cost(#[from] cascade_eval::CostError),
-    /// Traces.
+    Cost(#[from] cascade_traces::CostError),
+    /// Datasets, prompts and traces.
     #[error(transparent)]
     Trace(#[from] Box<cascade_eval::Error>),
     /// Results and reports.

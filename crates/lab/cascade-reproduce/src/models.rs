@@ -16,11 +16,11 @@ use cascade_engine::{
     Branching, Cascade, Convention, GenerationOutput, KMatrix, Lenience, Placement, RowTimes, Rule,
     VirtualClock,
 };
-use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};
 use cascade_ngram::{BigramTable, MaxGramConfig, MaxGramTreeConfig, PromptLookupConfig};
 use cascade_report::{Evidence, Sha256, Weights};
+use cascade_traces::trace::{Oracle, Trace, TraceScorer};
 
 use crate::definition::AssumedCosts;
 use crate::draft_rule::{DraftRule, Network};

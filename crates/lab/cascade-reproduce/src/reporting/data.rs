@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cascade_eval::{median, Bootstrap, CostTable, Endings};
+use cascade_eval::{median, Bootstrap, Endings};
 use cascade_report::{Figure, Results};
+use cascade_traces::CostTable;
 
 use crate::plan::Plan;
 use crate::record::Run;

@@ -1,6 +1,6 @@
 //! What must be said beside figures.
 
-use cascade_data::Dataset;
+use cascade_eval::Dataset;
 use cascade_report::Interval;
 
 use super::data::{Data, Sheet};

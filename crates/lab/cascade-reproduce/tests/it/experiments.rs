@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use cascade_config::AssembleOptions;
 use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree, Want};
-use cascade_data::DataSource;
 use cascade_engine::Options;
-use cascade_eval::trace::{Finish, Header, Record, Trace};
+use cascade_eval::DataSource;
 use cascade_ngram::{MaxGram, PromptLookup};
 use cascade_reproduce::{merge, Choice, Definition, Error, Experiment, Reported, Shard};
+use cascade_traces::trace::{Finish, Header, Record, Trace};
 use serde_json::Value;
 
 use crate::{reported, run, runs};
@@ -64,9 +64,9 @@ fn prepare(choice: &Choice) -> Result<Experiment, Error> {
 }
 
 /// What the small comparison asks.
-fn problems() -> Vec<cascade_data::Sample> {
-    let selection = cascade_data::Selection::first(3);
-    let dataset: cascade_data::Dataset = "problems".parse().unwrap();
+fn problems() -> Vec<cascade_eval::Sample> {
+    let selection = cascade_eval::Selection::first(3);
+    let dataset: cascade_eval::Dataset = "problems".parse().unwrap();
     dataset.made(selection).unwrap().unwrap()
 }
 
@@ -320,7 +320,7 @@ fn counts_equal_a_recount() {
     let questions = problems();
     for (sample, runs) in questions.iter().zip(runs(folder.path()).chunks(4)) {
         let text = sample
-            .prompt(cascade_data::PromptTemplate::Problem)
+            .prompt(cascade_eval::PromptTemplate::Problem)
             .unwrap();
         let source = cascade_core::TextCodec::encode(&target.tokenizer, &text).unwrap();
         let (mut big, mut little) = (target.session(), base.session());

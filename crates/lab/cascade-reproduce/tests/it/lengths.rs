@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use cascade_config::AssembleOptions;
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
-use cascade_eval::trace::Trace;
 use cascade_report::Table;
 use cascade_reproduce::{
     merge, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported, Run,
 };
+use cascade_traces::trace::Trace;
 use cascade_trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 
 use crate::{reported, run, runs};
