@@ -18,7 +18,7 @@ const SHORTEST_LOOP: usize = 40;
 pub enum Ending {
     /// The model ended it.
     Own,
-    /// It reached the length limit, or the model's context was full.
+    /// The answer reached the length limit, or the model's context was full.
     Limit,
     /// Its last 40 tokens, or more, repeat a pattern of 32 tokens or less at least twice after its
     /// first time.
@@ -55,7 +55,7 @@ fn ends_in_loop(tokens: &[TokenId]) -> bool {
 pub struct Endings {
     /// All answers.
     pub answers: usize,
-    /// Those that end in a loop.
+    /// Answers that end in a loop.
     pub loops: usize,
     /// Others at the length limit.
     pub at_limit: usize,
@@ -94,9 +94,9 @@ impl fmt::Display for Endings {
 pub struct Marks {
     /// All answers.
     pub answers: usize,
-    /// Those that give the known result.
+    /// Answers that give the known result.
     pub right: usize,
-    /// Those that give no result.
+    /// Answers that give no result.
     pub missing: usize,
 }
 

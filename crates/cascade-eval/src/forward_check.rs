@@ -30,14 +30,14 @@ pub enum Compared {
     Chain {
         /// Logits that differ in any bit.
         differing: usize,
-        /// As of [`Other`](Self::Other).
+        /// Distance, as in [`Other`](Self::Other).
         distance: f64,
     },
     /// A path of a tree with the same rows one by one.
     Tree {
         /// Logits that differ in any bit.
         differing: usize,
-        /// As of [`Other`](Self::Other).
+        /// Distance, as in [`Other`](Self::Other).
         distance: f64,
     },
     /// All rows with those of the other scorer.
@@ -78,7 +78,7 @@ impl ForwardCheck {
     /// Runs all comparisons that fit into the scorer's positions. `other` has the same weights.
     ///
     /// # Errors
-    /// Those of the scorers; no number of rows.
+    /// Errors of the scorers; no number of rows.
     pub fn run(
         &self,
         scorer: &mut dyn Scorer,

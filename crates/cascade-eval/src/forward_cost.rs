@@ -143,8 +143,8 @@ impl ForwardBench {
         Ok(costs)
     }
 
-    /// The same of forwards with a row of each of so many texts, in place of rows of one: what a
-    /// step of plain decoding takes where texts are generated at a time. Texts have the same
+    /// Measures forwards with one row of each of several texts, in place of rows of one text: what
+    /// a step of plain decoding takes where texts are generated at a time. Texts have the same
     /// context and a source, and share neither in memory.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ pub use sample::{Letter, Sample};
 pub use selection::{RandomSample, Selection};
 pub use solution::{Mark, Solution};
 pub use source::{DataSource, HubData};
-pub use steady::{rounded_times, steady_times, Halves, Problem, TimesError};
+pub use steady::steady_times;
 pub use step_bench::{
     DrafterShape, DrafterTime, MeasuredCascade, SimulatedModel, SoFar, StepBench, StepParts,
     StepTimes, TimedTarget, Walltime,

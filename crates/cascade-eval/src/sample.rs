@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cascade_config::{Content, PromptError, PromptTemplate};
+use cascade_config::{Content, Message, PromptError, PromptTemplate};
 use serde_json::{json, Map, Value};
 
 use crate::{Error, ErrorKind, Result};
@@ -84,7 +84,7 @@ impl Sample {
 
     /// The sample as a line of a file of prompts, as `cascade run --prompts` and
     /// [`Dataset::PROMPTS`](crate::Dataset::PROMPTS) read them: with what it
-    /// [carries](Self::carried) and, in `prompt`, what is asked. Texts, questions,
+    /// [carries](Self::carried) and, in `prompt` or `messages`, what is asked. Texts, questions,
     /// articles and the beginnings of programs stand there as they are; other content needs a
     /// template, which gives the prompt of the first turn.
     ///
@@ -94,6 +94,11 @@ impl Sample {
         let mut line = self.carried();
         let prompt = match (template, &self.content) {
             (Some(template), _) => json!(self.prompt(template)?),
+            (None, Content::Conversation(messages)) => {
+                let messages: Vec<_> = messages.iter().map(Message::object).collect();
+                line.insert("messages".to_owned(), json!(messages));
+                return Ok(Value::Object(line));
+            }
             (None, Content::Text(_) | Content::Question(_) | Content::Article(_)) => {
                 match self.content.turns()[..] {
                     [only] => json!(only),

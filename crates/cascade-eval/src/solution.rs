@@ -19,14 +19,14 @@ pub enum Solution {
 /// How an answer compares with a [`Solution`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// It gives the known result.
+    /// The answer gives the known result.
     Right,
-    /// It gives another.
+    /// The answer gives another result.
     Wrong {
         /// The result that it gives.
         found: String,
     },
-    /// It gives none.
+    /// The answer gives no result.
     Missing,
 }
 

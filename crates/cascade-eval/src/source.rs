@@ -39,7 +39,7 @@ impl DataSource {
     /// error if `progress`.
     ///
     /// # Errors
-    /// Those of [`Dataset::read`]; of the hub also a file that cannot be had, a dataset that is not
+    /// Errors of [`Dataset::read`]; from the hub also a file that cannot be had, a dataset that is not
     /// there, a split that the repository does not have or must be told, missing shards, and a
     /// download that is not whole.
     pub fn read(

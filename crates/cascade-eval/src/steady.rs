@@ -1,11 +1,8 @@
-//! Times of forwards that can be: measured until two measurements agree, and no curve is absurd.
+//! Times of forwards, measured until two measurements agree and no curve is absurd.
 
-use std::fmt;
+use cascade_core::Scorer;
 
-use cascade_core::{Error, Scorer};
-use cascade_engine::RowTimes;
-
-use crate::{ForwardBench, ForwardCost};
+use crate::{Error, ErrorKind, ForwardBench, ForwardCost, Result};
 
 /// How far two measurements of the same thing may differ, and a curve from what can be.
 const TOLERANCE: f64 = 1.3;
@@ -15,137 +12,73 @@ const LEAST: f64 = 0.6;
 /// Measurements, each with twice as many forwards as the one before.
 const ATTEMPTS: u32 = 4;
 
-/// Why there are no times.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TimesError {
-    /// The model failed.
-    #[error(transparent)]
-    Model(#[from] Error),
-
-    /// Nothing was measured: contexts and rows exceed the model's positions.
-    #[error("the model has fewer positions than the forwards that are to be measured")]
-    TooShort,
-
-    /// The measurements contradict each other or what can be.
-    #[error(
-        "times of forwards could not be measured, {ATTEMPTS} times: {problem} ({measured}); \
-         wait until the machine has less to do, or give costs that were measured then, or numbers"
-    )]
-    Implausible {
-        /// What is wrong with the last measurement.
-        problem: Problem,
-        /// Rows and seconds of both halves of it.
-        measured: Halves,
-    },
-}
-
-/// What is wrong with a measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Problem {
-    /// Two measurements of the same forwards differ.
-    Unsteady {
-        /// Rows of the forwards.
-        rows: usize,
-        /// The greater time as a multiple of the smaller.
-        ratio: f64,
-    },
-    /// A forward of more rows takes more than several of fewer would, or less than one of them.
-    Absurd {
-        /// Rows of both forwards.
-        rows: (usize, usize),
-        /// The time of the second as a multiple of that of the first.
-        ratio: f64,
-    },
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unsteady { rows, ratio } => write!(
-                f,
-                "two measurements of the same forwards of {rows} rows differ by {ratio:.2} times"
-            ),
-            Self::Absurd {
-                rows: (fewer, more),
-                ratio,
-            } => write!(
-                f,
-                "a forward of {more} rows seems to take {ratio:.2} times as long as one of {fewer}"
-            ),
-        }
-    }
-}
-
-/// Rows, and seconds in both halves of a measurement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Halves(pub Vec<(usize, f64, f64)>);
-
-impl fmt::Display for Halves {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (rows, first, second)) in self.0.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            let (first, second) = (1e3 * first, 1e3 * second);
-            write!(f, "{comma}{rows} rows: {first:.3} and {second:.3} ms")?;
-        }
-        Ok(())
-    }
-}
-
-/// Seconds of forwards by rows after the bench's first context. What is measured is measured twice;
-/// if the halves differ by more than 30%, or the curve is one that cannot be, it is measured again,
-/// with more forwards.
+/// Times of forwards by contexts and rows. Each context is measured twice; if the halves differ by
+/// more than 30%, or the curve is one that cannot be, it is measured again, with more forwards.
+/// Contexts that exceed the model's positions are omitted from the result.
 ///
 /// # Errors
-/// [`TimesError::Implausible`] with the numbers, if that does not help; errors of the model.
-pub fn steady_times(
-    bench: &ForwardBench,
-    scorer: &mut dyn Scorer,
-) -> Result<Vec<ForwardCost>, TimesError> {
-    settle(|attempt| {
-        let bench = ForwardBench {
-            repeats: bench.repeats << attempt,
-            ..bench.clone()
-        };
-        Ok([bench.run(scorer)?, bench.run(scorer)?])
-    })
+/// [`ErrorKind::Costs`] with the numbers, if that does not help; errors of the model.
+pub fn steady_times(bench: &ForwardBench, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
+    let mut all = Vec::new();
+    for &context in &bench.contexts {
+        let costs = settle(|attempt| {
+            let bench = ForwardBench {
+                contexts: vec![context],
+                repeats: bench.repeats << attempt,
+                ..bench.clone()
+            };
+            Ok([bench.run(scorer)?, bench.run(scorer)?])
+        });
+        all.extend(costs.map_err(|error| error.at(format!("context {context}")))?);
+    }
+    Ok(all)
 }
 
-/// The first measurement that can be, of both halves together.
+/// The first measurement without a contradiction, of both halves together.
 fn settle(
-    mut measure: impl FnMut(u32) -> Result<[Vec<ForwardCost>; 2], TimesError>,
-) -> Result<Vec<ForwardCost>, TimesError> {
-    let mut failed = TimesError::TooShort;
+    mut measure: impl FnMut(u32) -> Result<[Vec<ForwardCost>; 2]>,
+) -> Result<Vec<ForwardCost>> {
+    let mut failed = String::new();
     for attempt in 0..ATTEMPTS {
         let [first, second] = measure(attempt)?;
-        if first.is_empty() {
-            return Err(TimesError::TooShort);
-        }
-        let pairs = first.iter().zip(&second);
-        let halves: Vec<_> = pairs
-            .map(|(a, b)| {
-                let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
-                (a.rows, seconds(a), seconds(b))
-            })
+        let Some(context) = first.first().map(|cost| cost.context) else {
+            return Ok(Vec::new());
+        };
+        let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
+        let pairs = || first.iter().zip(&second);
+        let halves: Vec<_> = pairs()
+            .map(|(a, b)| (a.rows, seconds(a), seconds(b)))
             .collect();
-        let Some(problem) = problem(first[0].context, &halves) else {
-            let together = first.iter().zip(&second);
-            return Ok(together.map(|(a, b)| a.and(b)).collect());
+        let Some(problem) = problem(context, &halves) else {
+            return Ok(pairs().map(|(a, b)| a.and(b)).collect());
         };
-        failed = TimesError::Implausible {
-            problem,
-            measured: Halves(halves),
-        };
+        failed = format!("{problem} ({})", described(&halves));
     }
-    Err(failed)
+    let message = format!(
+        "times of forwards could not be measured, {ATTEMPTS} times: {failed}; wait until the \
+         machine has less to do, or give costs that were measured then, or numbers"
+    );
+    Err(Error::new(ErrorKind::Costs, message))
 }
 
-/// What cannot be about times of forwards by rows after a context, measured twice.
-fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<Problem> {
+/// Rows and milliseconds in both halves of a measurement.
+fn described(halves: &[(usize, f64, f64)]) -> String {
+    let described = halves.iter().map(|(rows, first, second)| {
+        let (first, second) = (1e3 * first, 1e3 * second);
+        format!("{rows} rows: {first:.3} and {second:.3} ms")
+    });
+    described.collect::<Vec<_>>().join(", ")
+}
+
+/// What is wrong with times of forwards by rows after a context, measured twice.
+fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<String> {
     let unsteady = halves.iter().find_map(|&(rows, a, b)| {
         let ratio = a.max(b) / a.min(b);
-        (ratio > TOLERANCE).then_some(Problem::Unsteady { rows, ratio })
+        (ratio > TOLERANCE).then(|| {
+            format!(
+                "two measurements of the same forwards of {rows} rows differ by {ratio:.2} times"
+            )
+        })
     });
     let times: Vec<(usize, f64)> = halves
         .iter()
@@ -153,10 +86,9 @@ fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<Problem> {
         .collect();
     unsteady.or_else(|| absurd(context, &times))
 }
-
 /// Two forwards whose times contradict each other: more rows take hardly less, and no more than in
 /// several forwards, of which the last attends to the positions of those before it.
-fn absurd(context: usize, times: &[(usize, f64)]) -> Option<Problem> {
+fn absurd(context: usize, times: &[(usize, f64)]) -> Option<String> {
     let pairs = times.iter().flat_map(|&fewer| {
         let more = times.iter().filter(move |more| more.0 > fewer.0);
         more.map(move |&more| (fewer, more))
@@ -169,27 +101,11 @@ fn absurd(context: usize, times: &[(usize, f64)]) -> Option<Problem> {
             let most = TOLERANCE * forwards * attention;
             !(LEAST..=most).contains(&ratio)
         })
-        .map(|(fewer, more, ratio)| Problem::Absurd {
-            rows: (fewer, more),
-            ratio,
+        .map(|(fewer, more, ratio)| {
+            format!(
+                "a forward of {more} rows seems to take {ratio:.2} times as long as one of {fewer}"
+            )
         })
-}
-
-/// Times relative to a forward of one row, in steps of 5%: two measurements of one machine then
-/// mostly lead to the same settings. A forward of one row keeps its time.
-///
-/// # Errors
-/// [`TimesError::TooShort`] if there is no forward.
-pub fn rounded_times(costs: &[ForwardCost], unit: f64) -> Result<RowTimes, TimesError> {
-    const STEP: f64 = 1.05;
-    let round = |seconds: f64| {
-        let steps = ((seconds / unit).ln() / STEP.ln()).round();
-        unit * STEP.powf(steps)
-    };
-    let times = costs
-        .iter()
-        .map(|cost| (cost.rows, round(cost.typical.as_secs_f64())));
-    RowTimes::measured(times).ok_or(TimesError::TooShort)
 }
 
 #[cfg(test)]
@@ -283,19 +199,8 @@ mod tests {
             assert_eq!(problem(128, &times), None, "{times:?}");
         }
         let without_context = problem(0, &[(16, 0.285, 0.286), (64, 6.2, 6.2)]);
-        assert!(matches!(without_context, Some(Problem::Absurd { .. })));
-        assert!(matches!(
-            settle(|_| Ok([vec![], vec![]])),
-            Err(TimesError::TooShort)
-        ));
-    }
-
-    /// Times that differ by little become the same curve.
-    #[test]
-    fn rounded_times_do_not_tell_two_measurements_apart() {
-        let first = rounded_times(&curve(&[(1, 1.0), (9, 1.478)]), 1e-3).unwrap();
-        let second = rounded_times(&curve(&[(1, 1.01), (9, 1.462)]), 1e-3).unwrap();
-        assert_eq!(first, second);
-        assert!((first.seconds(9) / 1.47e-3 - 1.0).abs() < 0.03);
+        assert!(without_context.is_some_and(|problem| problem.contains("seems to take")));
+        let too_short = settle(|_| Ok([vec![], vec![]])).unwrap();
+        assert!(too_short.is_empty());
     }
 }

@@ -38,7 +38,7 @@ pub struct DrafterShape {
 pub struct SimulatedModel {
     /// What is simulated.
     pub drafter: DrafterShape,
-    /// Of any weights.
+    /// The model whose forwards take its time, with any weights.
     pub model: Arc<Model>,
 }
 

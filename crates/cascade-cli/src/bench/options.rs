@@ -80,7 +80,7 @@ pub(crate) fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> 
     random_model(config, options).with_context(|| format!("the shape {name}"))
 }
 
-/// The same, with weights that are the same on every device.
+/// A random model of a shape, with weights that are the same on every device.
 pub(crate) fn twin_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     random_twin(config, options).with_context(|| format!("the shape {name}"))

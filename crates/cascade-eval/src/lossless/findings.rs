@@ -15,7 +15,7 @@ pub struct Findings {
     pub lossless: bool,
     /// Texts that were re-scored.
     pub generations: usize,
-    /// Of them, those that equal plain decoding of the same seed token by token.
+    /// Outputs that equal plain decoding of the same seed token by token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equal_to_plain: Option<usize>,
     /// Their tokens.

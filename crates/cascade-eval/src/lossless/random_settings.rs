@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Tokens of a random length: at least this many, at most twice as many.
 const TOKENS: usize = 64;
 
-/// The same models with everything else at random, by a seed: the K matrix, leniences, rules (if
+/// A configuration of the same models with everything else at random, by a seed: the K matrix, leniences, rules (if
 /// they draw; where they are coupled and `of_sampling`, how samples are drawn), branches, placement
 /// and budget, stop rules and schedule, and a length of 64 to 128 tokens that EOS does not cut
 /// short. None of it may change what comes out.
@@ -83,8 +83,8 @@ fn set_random_rules(config: &mut Config, rng: &mut ChaCha8Rng, of_sampling: bool
     Ok(())
 }
 
-/// The same with a stop rule of every second drafter, and every fourth time with the online
-/// schedule.
+/// A configuration with a stop rule of every second drafter, and every fourth time with the
+/// online schedule.
 fn with_random_policies(mut config: Config, rng: &mut ChaCha8Rng) -> Result<Config> {
     let rules = [
         StopRuleConfig::Length(rng.random_range(1..6)),

@@ -17,7 +17,7 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The same for all logits.
+    /// A tolerance that is the same for all logits.
     pub const fn fixed(gap: f32) -> Self {
         Self {
             least: gap,

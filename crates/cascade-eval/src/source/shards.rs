@@ -122,7 +122,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Those of the same configuration, if there are any.
+/// Splits of the configuration that is wanted, or all if it has none.
 fn near(wanted: &str, splits: &[String]) -> Vec<String> {
     let folder = wanted.rsplit_once('/').map_or("", |(folder, _)| folder);
     let beside = |split: &&String| split.rsplit_once('/').is_some_and(|(f, _)| f == folder);

@@ -25,11 +25,11 @@ pub const NO_TOKEN: TokenId = Observation::UNKNOWN;
 /// used. Rows of a tree that diverge from the record have the argmax [`NO_TOKEN`], and so does the
 /// row after the end of a text, which no result depends on.
 ///
-/// Of a sampled recording, the logits of a row leave the recorded token alone, so that it wins
+/// In a sampled recording, the logits of a row leave the recorded token alone, so that it wins
 /// every race, and the most probable token is the recorded one, or [`NO_TOKEN`] where no
 /// probabilities were recorded.
 ///
-/// Of a sampled recording, the record of the first call after [`set_source`](Scorer::set_source) is
+/// In a sampled recording, the record of the first call after [`set_source`](Scorer::set_source) is
 /// kept as long as its output goes on. Otherwise it is pure, since it caches nothing, and
 /// `rows_computed` is the number of requested rows. A call costs a binary search among the prompts.
 ///
@@ -162,8 +162,8 @@ impl TraceScorer {
         }
     }
 
-    /// The same, for as long as a generation lasts. Samples of prompts of which one begins as
-    /// another and its output differ, where greedy outputs are the same.
+    /// The record of a context, kept for as long as a generation lasts: if one prompt begins like
+    /// another with its output, their samples differ, although their greedy outputs do not.
     fn find_current(&mut self, context: &[TokenId]) -> Option<usize> {
         let goes_on = |&index: &usize| {
             let record = &self.trace.records[index];

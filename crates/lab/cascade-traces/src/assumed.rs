@@ -66,7 +66,7 @@ impl AssumedCosts {
 /// How a cascade drafts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Drafts {
-    /// As its configuration says.
+    /// Drafts as the configuration says.
     Configured,
     /// A fixed number of tokens. The cascade must have one drafter.
     Length(usize),

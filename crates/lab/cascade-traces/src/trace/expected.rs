@@ -254,7 +254,7 @@ impl ExpectedAcceptance {
 pub struct FirstPicks {
     /// Drafts of that kind.
     pub drafts: usize,
-    /// Those whose first token was kept.
+    /// Drafts whose first token was kept.
     pub kept: usize,
     expected: Bounds,
 }

@@ -101,7 +101,7 @@ impl Recorder {
         Ok(self.cascade.encode(prompt)?)
     }
 
-    /// The same for a text that holds all special tokens itself.
+    /// The prompt of a text that holds all special tokens itself.
     ///
     /// # Errors
     /// As [`Cascade::encode_verbatim`].

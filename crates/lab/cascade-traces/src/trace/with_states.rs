@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind};
 /// Tokens of a record that the model reads in one forward.
 const AT_ONCE: usize = 256;
 
-/// Of a greedy record, the least share of tokens that its own model says. Another type of weights
+/// The least share of the tokens of a greedy record that its own model says. Another type of weights
 /// says another token here and there, another model at every turn.
 const OWN: f64 = 0.8;
 
@@ -25,13 +25,13 @@ const OWN: f64 = 0.8;
 /// drafter may read states of rejected tokens.
 ///
 /// # Errors of `score`
-/// Those of a [`TraceScorer`] and of the model; [`ErrorKind::OtherModel`] if the model would have said
+/// Errors of a [`TraceScorer`] and of the model; [`ErrorKind::OtherModel`] if the model would have said
 /// other tokens than the record, which is only found of greedy recordings.
 pub struct WithStates {
     recorded: TraceScorer,
     model: Box<dyn Scorer + Send>,
     name: String,
-    /// Of the record that was replayed last.
+    /// The states of the record that was replayed last.
     read: Option<Read>,
 }
 

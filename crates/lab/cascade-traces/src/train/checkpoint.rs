@@ -22,7 +22,7 @@ const STATE: &str = "cascade-train";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
-    /// Of settings and examples: what is resumed must have the same.
+    /// The fingerprint of settings and examples: a training that resumes must have the same.
     pub(crate) fingerprint: String,
     /// The bits of each epoch's losses: on the training examples, and on the outputs to choose by.
     pub(crate) losses: Vec<[u64; 2]>,

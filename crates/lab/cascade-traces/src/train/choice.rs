@@ -87,7 +87,7 @@ impl Choice {
 }
 
 impl Prediction {
-    /// Of an oracle, which drafts as long as tokens are accepted.
+    /// The prediction of an oracle, which drafts as long as tokens are accepted.
     ///
     /// # Errors
     /// As [`Choice::best`].

@@ -30,7 +30,7 @@ pub struct Output(pub Vec<Example>);
 /// An output that is longer than the drafter's context ends where that is full.
 ///
 /// # Errors
-/// Those of the drafter.
+/// Errors of the drafter.
 pub fn examples(drafter: &mut dyn Scorer, record: &Record) -> Result<Output> {
     let prompt = record.prompt();
     drafter.set_source(&prompt.source)?;

@@ -26,7 +26,7 @@ pub trait Network {
     /// has none. `step` is the number of the step that learns from it, for what is drawn at random.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     fn loss(
         &self,
         parameters: &[Tensor],
@@ -37,7 +37,7 @@ pub trait Network {
     /// The mean loss on the outputs to choose by.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     fn choice_loss(&self, parameters: &[Tensor]) -> Result<f64>;
 }
 

@@ -17,9 +17,9 @@ pub struct Quality {
     pub acceptance: f64,
     /// Mean cross-entropy, in nats.
     pub loss: f64,
-    /// Of the tokens that are found to be accepted with 0.5 or more, how many are.
+    /// The share of accepted tokens among those that are predicted with 0.5 or more.
     pub precision: f64,
-    /// Of the accepted tokens, how many are found to be.
+    /// The share of accepted tokens that are predicted with 0.5 or more.
     pub recall: f64,
     /// Harmonic mean of the two.
     pub f1: f64,
@@ -48,14 +48,14 @@ struct Sums {
 }
 
 impl Quality {
-    /// Of `weights` over the tokens of `outputs`.
+    /// The quality of `weights` over the tokens of `outputs`.
     pub fn of(weights: &ClassifierWeights, outputs: &[Output]) -> Self {
         Self::of_predictions(
             all(outputs).map(|example| (weights.probability(&example.features), example.accepted)),
         )
     }
 
-    /// Of predictions, with whether each token is accepted.
+    /// The quality of predictions, each with whether its token is accepted.
     pub fn of_predictions(predictions: impl IntoIterator<Item = (f32, bool)>) -> Self {
         let mut bins = [Sums::default(); BINS];
         let (mut loss, mut hits, mut found) = (0.0, 0, 0);

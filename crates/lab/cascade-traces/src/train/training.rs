@@ -26,7 +26,7 @@ pub struct Settings {
     pub reject_weight: f64,
     /// Epochs without a lesser loss on the outputs to choose by after which training stops.
     pub patience: usize,
-    /// Of the first weights and of the order of the examples.
+    /// Seed of the first weights and of the order of the examples.
     pub seed: u64,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Training<'a> {
     /// The weights of the best epoch.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     pub fn weights(&self) -> Result<ClassifierWeights> {
         self.network.read(self.best())
     }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use cascade_config::{AssumedTimes, DrafterModel};
 use cascade_engine::{RowTimes, VirtualClock};
-use cascade_eval::{
-    rounded_times, steady_times, ForwardBench, ForwardClock, ForwardCost, TimesError,
-};
+use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost};
 use cascade_models::LoadedModel;
 
 use crate::{Error, ErrorKind, Result};
@@ -17,9 +15,9 @@ const MEASURED_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Times of the forwards of a target and its drafters, by rows; statistical drafters take none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// Of the target.
+    /// Times of the target.
     pub target: RowTimes,
-    /// Of each drafter, largest first; `None` for statistical ones.
+    /// Times of each drafter, largest first; `None` for statistical ones.
     pub drafters: Vec<Option<RowTimes>>,
 }
 
@@ -99,9 +97,13 @@ impl Times {
     /// [`ErrorKind::Costs`] if two measurements do not agree, or a model fails.
     pub fn measured(target: &LoadedModel, drafters: &[DrafterModel]) -> Result<Self> {
         let costs = measured(target)?;
-        let unit = costs[0].typical.as_secs_f64();
+        let unit = costs.first().map_or(1.0, |cost| cost.typical.as_secs_f64());
         let rounded = |model: &LoadedModel, costs: &[ForwardCost]| {
-            rounded_times(costs, unit).map_err(times_of(model))
+            rounded_times(costs, unit).ok_or_else(|| {
+                let problem =
+                    "the model has fewer positions than the forwards that are to be measured";
+                Error::located(ErrorKind::Costs, &model.name, problem)
+            })
         };
         let of = |model: &Arc<LoadedModel>| rounded(model, &measured(model)?);
         let drafters = neural(drafters).map(|model| model.map(of).transpose());
@@ -111,7 +113,7 @@ impl Times {
         })
     }
 
-    /// The same for a cascade whose forwards move a clock.
+    /// These times for a cascade whose forwards move a clock.
     pub fn assumed(&self, clock: &VirtualClock) -> AssumedTimes {
         AssumedTimes {
             clock: clock.clone(),
@@ -137,9 +139,52 @@ fn measured(model: &LoadedModel) -> Result<Vec<ForwardCost>> {
         clock: ForwardClock::of(&model.model),
         ..ForwardBench::default()
     };
-    steady_times(&bench, &mut model.session()).map_err(times_of(model))
+    steady_times(&bench, &mut model.session()).map_err(|error| error.at(&model.name))
 }
 
-fn times_of(model: &LoadedModel) -> impl Fn(TimesError) -> Error + '_ {
-    |source| Error::new(ErrorKind::Costs, &model.name).with_source(source)
+/// Times relative to a forward of one row, in steps of 5%: two measurements of one machine then
+/// mostly lead to the same settings. A forward of one row keeps its time; `None` if there is no
+/// forward.
+fn rounded_times(costs: &[ForwardCost], unit: f64) -> Option<RowTimes> {
+    const STEP: f64 = 1.05;
+    let round = |seconds: f64| {
+        let steps = ((seconds / unit).ln() / STEP.ln()).round();
+        unit * STEP.powf(steps)
+    };
+    let times = costs
+        .iter()
+        .map(|cost| (cost.rows, round(cost.typical.as_secs_f64())));
+    RowTimes::measured(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn cost(rows: usize, milliseconds: f64) -> ForwardCost {
+        let time = Duration::from_secs_f64(1e-3 * milliseconds);
+        ForwardCost {
+            context: 128,
+            rows,
+            median: time,
+            typical: time,
+            fastest: time,
+            slowest: time,
+        }
+    }
+
+    fn curve(times: &[(usize, f64)]) -> Vec<ForwardCost> {
+        times.iter().map(|&(rows, time)| cost(rows, time)).collect()
+    }
+
+    /// Times that differ by little become the same curve.
+    #[test]
+    fn rounded_times_do_not_tell_two_measurements_apart() {
+        let first = rounded_times(&curve(&[(1, 1.0), (9, 1.478)]), 1e-3).unwrap();
+        let second = rounded_times(&curve(&[(1, 1.01), (9, 1.462)]), 1e-3).unwrap();
+        assert_eq!(first, second);
+        assert!((first.seconds(9) / 1.47e-3 - 1.0).abs() < 0.03);
+    }
 }

@@ -10,7 +10,7 @@ use super::Text;
 pub struct Position {
     /// Drafts, one behind every token of the texts, whose tokens before it are right.
     pub reached: usize,
-    /// Of these, in how many it is right, too.
+    /// Drafts whose token is right, too.
     pub accepted: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct DraftAcceptance {
 }
 
 impl DraftAcceptance {
-    /// Of drafts of `depth` tokens at most.
+    /// No drafts yet, of `depth` tokens at most.
     pub(super) fn new(depth: usize) -> Self {
         Self {
             positions: vec![Position::default(); depth],

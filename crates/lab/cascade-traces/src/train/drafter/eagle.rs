@@ -104,7 +104,7 @@ fn spans(batch: &[&Text], step: usize) -> Vec<Span> {
 }
 
 impl Given {
-    /// Of what all rows of a step gave, that of the rows that drafts begin at.
+    /// The part of what all rows of a step gave that belongs to the rows where drafts begin.
     fn new(rows: &[Span], batch: &[&Text], given: &Tensor) -> Result<Self> {
         let (mut spans, mut states, mut at) = (Vec::new(), Vec::new(), 0);
         for span in rows {
@@ -122,7 +122,7 @@ impl Given {
         Ok(Self { spans, states })
     }
 
-    /// Those of these rows, one below the other.
+    /// The numbers of these rows, one below the other.
     fn of(&self, spans: &[Span]) -> Result<Tensor> {
         let mine = |span: &Span| {
             let mut all = self.spans.iter().zip(&self.states);

@@ -31,7 +31,7 @@ pub struct Text {
     /// Prompt and output; of a decoder beside an encoder, the token that it begins with and the
     /// output.
     pub tokens: Vec<TokenId>,
-    /// Those before the output, one at least.
+    /// Tokens before the output, one at least.
     pub prompt: usize,
     /// `[tokens - 1, size]`: the last hidden state after each token but the last.
     pub states: Tensor,
@@ -42,7 +42,7 @@ pub struct Text {
 pub struct DrafterTexts {
     /// 70, 15 and 15% of the texts.
     pub split: Split<Text>,
-    /// Of the texts and their states.
+    /// The fingerprint of the texts and their states.
     pub(crate) fingerprint: String,
 }
 
@@ -57,7 +57,7 @@ impl DrafterTexts {
     /// Memory: four bytes for each number of the states, which is what the files take, too.
     ///
     /// # Errors
-    /// Those of the target; fewer than 10 texts; states of more than 16 GB; files of other texts
+    /// Errors of the target; fewer than 10 texts; states of more than 16 GB; files of other texts
     /// or of another target.
     pub fn record<'r>(
         target: &mut dyn Scorer,
@@ -151,7 +151,7 @@ impl Said {
     }
 }
 
-/// Of the target, and of the texts of a file.
+/// The fingerprint of the target and of the texts of a file.
 fn fingerprint(of_target: &Tensor, piece: &[Said]) -> Result<String> {
     let mut hash = Sha256::new();
     for x in of_target.flatten_all()?.to_vec1::<f32>()? {

@@ -74,7 +74,7 @@ pub struct DrafterSettings {
     pub decay: f64,
     /// Epochs without a lesser loss on the texts to choose by after which training stops.
     pub patience: usize,
-    /// Of the first weights, of the noise and of the order of the texts.
+    /// Seed of the first weights, of the noise and of the order of the texts.
     pub seed: u64,
 }
 
@@ -147,7 +147,7 @@ pub struct Drafter<'a> {
 pub(super) struct Shared {
     /// `[vocab_size, size]`.
     embedding: Tensor,
-    /// The same, to logits.
+    /// The matrix from states to logits.
     pub(super) output: Tensor,
 }
 
@@ -238,7 +238,7 @@ impl<'a> DrafterTraining<'a> {
     /// and the weights in f32.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     pub fn files(&self) -> Result<Vec<DrafterFile>> {
         let head = &self.network.head;
         let config = serde_json::to_vec_pretty(&head.config(&self.network.shared));
@@ -261,7 +261,7 @@ impl<'a> DrafterTraining<'a> {
     /// texts. Those of Medusa are as long as there are heads.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     pub fn held_out(&self, depth: usize) -> Result<DraftAcceptance> {
         let network = &self.network;
         let depth = match network.settings.kind {

@@ -12,7 +12,7 @@ use crate::train::{Error, Result, Split};
 /// Numbers of hidden states that are held at most: 16 GB of them.
 const MOST_NUMBERS: usize = 4 << 30;
 
-/// Whose probabilities decide what is accepted.
+/// The model or recording whose probabilities decide what is accepted.
 pub enum Teacher<'a> {
     /// The recorded tokens: the drafter says its most probable token, which is accepted if it is
     /// the recorded one. For greedy decoding.
@@ -20,7 +20,7 @@ pub enum Teacher<'a> {
     /// The recorded probabilities of samples, which were drawn by these settings: the drafter draws
     /// its token by them, too, and it is accepted with probability min(1, p/q). For sampling.
     Probabilities(Sampling),
-    /// The same with the probabilities of this target, whatever was recorded.
+    /// The probabilities of this target, whatever was recorded.
     Target(&'a mut dyn Scorer, Sampling),
 }
 
@@ -31,7 +31,7 @@ pub struct HeadOutput {
     pub hidden: Vec<f32>,
     /// The probability that each is accepted, where all before it are.
     pub acceptance: Vec<f32>,
-    /// The same, drawn once.
+    /// Whether each token is accepted, drawn once by its acceptance.
     pub accepted: Vec<bool>,
 }
 
@@ -59,7 +59,7 @@ pub struct HeadPass {
     /// Share of the tokens of an output to train on that remain the target's; the others are
     /// replaced by the drafter's, and only these are learned from. The paper keeps 0.15.
     pub mix: f64,
-    /// Of the split, and of all that is drawn.
+    /// Seed of the split and of all that is drawn.
     pub seed: u64,
 }
 
@@ -70,7 +70,7 @@ impl HeadPass {
     /// a function of the arguments.
     ///
     /// # Errors
-    /// Those of the models; fewer than 10 outputs; a share that is none; hidden states of more
+    /// Errors of the models; fewer than 10 outputs; a share that is none; hidden states of more
     /// than 16 GB; a record without the probabilities that the teacher needs.
     pub fn read<'r>(
         self,
@@ -132,7 +132,7 @@ struct Reading<'a, 'b> {
 }
 
 impl<'a, 'b> Reading<'a, 'b> {
-    /// Of the output of a number: it is the same whatever is read before it.
+    /// The pass over the output of a number: it is the same whatever is read before it.
     fn new(
         seed: u64,
         number: usize,

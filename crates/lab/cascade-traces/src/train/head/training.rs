@@ -28,7 +28,7 @@ pub struct HeadSettings {
     pub learning_rate: f64,
     /// Epochs without a lesser loss on the outputs to choose by after which training stops.
     pub patience: usize,
-    /// Of the first weights and of the order of the outputs.
+    /// Seed of the first weights and of the order of the outputs.
     pub seed: u64,
 }
 
@@ -73,7 +73,7 @@ impl<'a> HeadTraining<'a> {
     /// The weights of the best epoch.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     pub fn weights(&self) -> Result<HeadWeights> {
         read(self.best())
     }
@@ -81,7 +81,7 @@ impl<'a> HeadTraining<'a> {
     /// Loss, F1 and calibration of the best weights, on the held-out outputs.
     ///
     /// # Errors
-    /// Those of the tensor library.
+    /// Errors of the tensor library.
     pub fn held_out(&self) -> Result<Quality> {
         let weights = self.weights()?;
         let outputs = self.network.examples.split.held_out.iter();
