@@ -276,30 +276,8 @@ impl Scorer for TraceScorer {
         self.check(context, tree, want)?;
         let record = self.record_of(context)?;
         let ahead = &record.output[context.len() - record.context.len()..];
-        let past_end = || {
-            let message = format!(
-                "record {} ends after {} tokens, so the next token of the target is unknown; \
-                 generate no more than that",
-                record.id,
-                record.output.len()
-            );
-            Error::new(ErrorKind::NotRecorded, message)
-        };
-        if ahead.is_empty() {
-            return Err(past_end().into());
-        }
         let followed = followed(tree, ahead);
-        let tokens = followed
-            .iter()
-            .map(|tokens| {
-                let next = tokens.map(|tokens| ahead.get(tokens).copied());
-                match next {
-                    Some(Some(token)) => Ok(token),
-                    Some(None) if !record.finish.ends_text() => Err(past_end().into()),
-                    _ => Ok(NO_TOKEN),
-                }
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let tokens = next_tokens(record, ahead, &followed)?;
         let scores = Scores::default().with_rows_computed(tree.len() + 1);
         if want.rows != RowDetail::Logits {
             return Ok(scores.with_argmax(tokens));
@@ -316,6 +294,35 @@ impl Scorer for TraceScorer {
             .with_argmax(most_probable.collect())
             .with_logits(self.certain(&tokens)))
     }
+}
+
+/// The recorded token of each row, or [`NO_TOKEN`] where another text or none goes on.
+fn next_tokens(
+    record: &Record,
+    ahead: &[TokenId],
+    followed: &[Option<usize>],
+) -> Result<Vec<TokenId>> {
+    let past_end = || {
+        let message = format!(
+            "record {} ends after {} tokens, so the next token of the target is unknown; generate \
+             no more than that",
+            record.id,
+            record.output.len()
+        );
+        Err(Error::new(ErrorKind::NotRecorded, message).into())
+    };
+    if ahead.is_empty() {
+        return past_end();
+    }
+    let mut tokens = Vec::with_capacity(followed.len());
+    for row in followed {
+        tokens.push(match row.map(|read| ahead.get(read)) {
+            Some(Some(&token)) => token,
+            Some(None) if !record.finish.ends_text() => return past_end(),
+            _ => NO_TOKEN,
+        });
+    }
+    Ok(tokens)
 }
 
 /// For each row, how many tokens of `ahead` lead to it; `None` if other tokens do.

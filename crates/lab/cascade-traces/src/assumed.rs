@@ -288,11 +288,21 @@ impl AssumedReplays<'_> {
             self.replay_text(drafts, costs, (0, None), &mut outcome)?;
             return Ok(outcome);
         }
-        let levels = 1 + self.config.drafters().len();
-        let batch = VirtualBatch::new(texts.get(), levels);
+        self.replay_batch(drafts, costs, outcome)
+    }
+
+    /// Replays all records once for each of the texts that are generated at a time, from records
+    /// that are spread over the trace.
+    fn replay_batch(
+        &self,
+        drafts: &Drafts,
+        costs: &AssumedCosts,
+        mut outcome: AssumedOutcome,
+    ) -> Result<AssumedOutcome> {
+        let (texts, records) = (outcome.texts, self.records().count());
+        let batch = VirtualBatch::new(texts, 1 + self.config.drafters().len());
         let replay = |number: usize, text: VirtualText, mut own: AssumedOutcome| {
-            let first = number * self.records().count() / texts;
-            let place = (first, Some(&text));
+            let place = (number * records / texts, Some(&text));
             text.run(|| self.replay_text(drafts, costs, place, &mut own))?;
             Result::Ok(own)
         };

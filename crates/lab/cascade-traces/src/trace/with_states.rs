@@ -78,6 +78,20 @@ impl WithStates {
         Ok(self.read.insert(read))
     }
 
+    /// Refuses a model that says other tokens than a greedy record.
+    fn check_said(&self, record: &Record, said: usize) -> crate::Result<()> {
+        let output = record.output.len();
+        if !self.recorded.is_greedy() || said as f64 >= OWN * output as f64 {
+            return Ok(());
+        }
+        let message = format!(
+            "{} says {said} of the {output} tokens of record {}, so it is not the model that was \
+             recorded, and its hidden states are others; give that one",
+            self.name, record.id
+        );
+        Err(Error::new(ErrorKind::OtherModel, message))
+    }
+
     /// Reads a record: the states after each beginning of it.
     fn read(&mut self, record: &Record, layers: HiddenLayers) -> Result<Read> {
         self.model.set_source(&record.source)?;
@@ -105,15 +119,7 @@ impl WithStates {
             };
             at += ahead.len();
         }
-        let output = record.output.len();
-        if self.recorded.is_greedy() && (said as f64) < OWN * output as f64 {
-            let message = format!(
-                "{} says {said} of the {output} tokens of record {}, so it is not the model that \
-                 was recorded, and its hidden states are others; give that one",
-                self.name, record.id
-            );
-            return Err(Error::new(ErrorKind::OtherModel, message).into());
-        }
+        self.check_said(record, said)?;
         Ok(Read {
             source: record.source.clone(),
             text,

@@ -89,17 +89,14 @@ impl Tuner {
         };
         let frontier = search(&recordings, space, &self.times)?;
         let checks = HeldOut::new(self, &training, &held_out);
+        let drafters = self.config.drafters();
         let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
             let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
-            let names: Vec<&str> = self
-                .config
-                .drafters()
-                .iter()
-                .map(cascade_config::Drafter::name)
-                .collect();
             let unused = candidate.unused().into_iter();
             Ok(Found {
-                unused: unused.map(|drafter| names[drafter].to_owned()).collect(),
+                unused: unused
+                    .map(|drafter| drafters[drafter].name().to_owned())
+                    .collect(),
                 outcome: outcome.transpose()?,
                 candidate,
             })
