@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use cascade_data::RandomSample;
+use cascade_eval::RandomSample;
 use serde_json::Value;
 
 use crate::common::{cascade, error, project, stdout};
@@ -258,7 +258,7 @@ fn prompts_from_a_file_carry_their_fields_through() {
 /// A dataset excerpt of the datasets' own tests.
 fn excerpt(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../lab/cascade-data/tests/data")
+        .join("../cascade-eval/tests/data")
         .join(name)
         .display()
         .to_string()

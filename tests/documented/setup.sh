@@ -4,7 +4,7 @@
 # path.
 set -euo pipefail
 lookalikes=$REPOSITORY/tests/lookalikes
-data=$REPOSITORY/crates/cascade-data/tests/data
+data=$REPOSITORY/crates/cascade-eval/tests/data
 hostile=$REPOSITORY/tests/hostile
 commit=0123456789abcdef0123456789abcdef01234567
 

@@ -1,4 +1,4 @@
-//! Simulations of `cascade theory`, end to end.
+//! Simulations of `cascade-lab theory`, end to end.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Samples of datasets, with the prompts that a configuration makes of them.
 
 use cascade::config::AssembleOptions;
-use cascade_data::{DataSource, Dataset, RandomSample, Sample, Selection};
+use cascade_eval::{DataSource, Dataset, RandomSample, Sample, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{json, Value};
@@ -48,7 +48,7 @@ pub(crate) fn dataset<'py>(
         ))),
     };
     let samples = py.detach(read)?;
-    let row = |sample: &Sample| -> cascade_data::Result<Value> {
+    let row = |sample: &Sample| -> cascade_eval::Result<Value> {
         Ok(json!({
             "id": sample.id,
             "category": sample.category,
@@ -60,7 +60,7 @@ pub(crate) fn dataset<'py>(
     let rows = samples
         .iter()
         .map(row)
-        .collect::<cascade_data::Result<Vec<_>>>();
+        .collect::<cascade_eval::Result<Vec<_>>>();
     object(py, &rows.map_err(to_python)?)
 }
 

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use cascade_config::{DeviceSpec, Overrides, ScheduleName, StopRuleConfig, Variables};
-use cascade_data::{DataSource, Dataset};
 use cascade_engine::Rule;
+use cascade_eval::{DataSource, Dataset};
 use cascade_models::{parse_cache_type, CacheType, DType};
 use clap::{Args, ValueEnum};
 

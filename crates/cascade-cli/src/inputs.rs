@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, ChatTemplate, Config};
-use cascade_data::{
+use cascade_eval::trace::seed_of_turn;
+use cascade_eval::{
     Content, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample, Selection,
     Solution,
 };
-use cascade_eval::trace::seed_of_turn;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value};
 
 use crate::args::InputArgs;
 use crate::stdin;
@@ -21,7 +21,7 @@ const PROMPTS_FORMAT: &str =
      a text as it is goes in by standard input: cascade run - < FILE";
 
 /// Says what was expected where a file of prompts is not JSON.
-fn of_prompts(error: cascade_data::Error) -> anyhow::Error {
+fn of_prompts(error: cascade_eval::Error) -> anyhow::Error {
     let kind = error.kind();
     let error = anyhow::Error::from(error);
     match kind {
@@ -164,7 +164,7 @@ pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Resul
         Dataset::Problems(set) => set.template(config.prompt),
         _ => config.prompt,
     };
-    let inputs = with_templates(&asked, template, samples(args)?, carried);
+    let inputs = with_templates(&asked, template, samples(args)?, Sample::carried);
     if args.chat || args.template.is_some() {
         inputs.context("--template")
     } else {
@@ -247,18 +247,4 @@ fn selection(args: &InputArgs) -> Selection {
         limit: args.limit,
         random: args.sample.map(|size| RandomSample { size, seed }),
     }
-}
-
-/// Fields of a sample copied to its record; its own fields last, so that they take precedence.
-fn carried(sample: &Sample) -> Map<String, Value> {
-    let mut fields = Map::new();
-    fields.insert("id".to_owned(), json!(sample.id));
-    if let Some(category) = &sample.category {
-        fields.insert("category".to_owned(), json!(category));
-    }
-    if !sample.references.is_empty() {
-        fields.insert("references".to_owned(), json!(sample.references));
-    }
-    fields.extend(sample.fields.clone());
-    fields
 }

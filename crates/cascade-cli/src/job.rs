@@ -8,8 +8,8 @@ use cascade_config::{
     AssembleOptions, Assembled, Assembly, Batch, ChatTemplate, Config, ModelPool,
 };
 use cascade_core::TokenId;
-use cascade_data::DataSource;
 use cascade_engine::Options;
+use cascade_eval::DataSource;
 use cascade_models::HubOptions;
 
 use crate::args::JobArgs;

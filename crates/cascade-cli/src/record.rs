@@ -1,8 +1,8 @@
 //! The machine-readable record of a generation; field names follow vLLM where it has them.
 
-use cascade_data::Mark;
 use cascade_engine::GenerationOutput;
 use cascade_eval::Ending;
+use cascade_eval::Mark;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

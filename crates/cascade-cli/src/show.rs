@@ -7,8 +7,8 @@ use std::time::Duration;
 use anstyle::{Ansi256Color, Style};
 use anyhow::Result;
 use cascade_core::LevelId;
-use cascade_data::Mark;
 use cascade_engine::{Finish, GenerationOutput, ModelUsage};
+use cascade_eval::Mark;
 use cascade_eval::{Ending, Endings, Marks};
 
 use crate::comparison::{cpu_speedup, interval, speedup, Comparison, Round};

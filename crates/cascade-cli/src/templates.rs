@@ -9,8 +9,8 @@ use cascade_config::{
     AssembleOptions, ChatTemplate, ChatTemplates, Config, Message, PromptError, Role, Variables,
 };
 use cascade_core::Prompt;
-use cascade_data::{Content, PromptTemplate, Sample};
 use cascade_engine::Cascade;
+use cascade_eval::{Content, PromptTemplate, Sample};
 
 use crate::terminal;
 

@@ -7,10 +7,10 @@ mod show;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use cascade_config::{model_source, CostClock, CostFile, ForwardTime};
 use cascade_core::Architecture;
-use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost, TimesError};
+use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost};
 use cascade_models::{
     compute_threads, load, parse_cache_type, CacheType, Device, LoadOptions, Model, Session,
 };
@@ -146,7 +146,7 @@ struct Profile {
     context: usize,
     rows: usize,
     forward_seconds: f64,
-    /// The same number of empty launches.
+    /// Time of the same number of empty launches.
     empty_launches_seconds: f64,
     purposes: Vec<Purpose>,
 }
@@ -257,7 +257,16 @@ fn costs(
     session: &mut Session,
 ) -> Result<Vec<ForwardCost>> {
     let costs = match (args.save.is_some(), args.texts) {
-        (true, _) => steady(bench, model, session)?,
+        (true, _) => {
+            let clock = ForwardClock::of(model);
+            steady_times(
+                &ForwardBench {
+                    clock,
+                    ..bench.clone()
+                },
+                session,
+            )?
+        }
         (false, true) => bench.run_texts(model)?,
         (false, false) => bench.run(session)?,
     };
@@ -266,24 +275,6 @@ fn costs(
     } else {
         Ok(costs)
     }
-}
-
-/// Forwards whose times agree, at each context on its own.
-fn steady(bench: &ForwardBench, model: &Model, session: &mut Session) -> Result<Vec<ForwardCost>> {
-    let mut all = Vec::new();
-    for &context in &bench.contexts {
-        let bench = ForwardBench {
-            contexts: vec![context],
-            clock: ForwardClock::of(model),
-            ..bench.clone()
-        };
-        match steady_times(&bench, session) {
-            Ok(costs) => all.extend(costs),
-            Err(TimesError::TooShort) => {}
-            Err(error) => return Err(error).with_context(|| format!("context {context}")),
-        }
-    }
-    Ok(all)
 }
 
 /// The file that --save writes.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure, Result};
 use cascade_config::{Config, CostFile, Drafter};
 use cascade_engine::RowTimes;
-use cascade_eval::trace::Trace;
-use cascade_eval::tune::Times;
 use cascade_models::LoadedModel;
+use cascade_traces::trace::Trace;
+use cascade_traces::tune::Times;
 
 use crate::{costs, terminal};
 

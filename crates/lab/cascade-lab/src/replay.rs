@@ -10,7 +10,7 @@ use cascade_config::{
     StopRuleConfig,
 };
 use cascade_engine::{Cascade, Options};
-use cascade_eval::trace::{
+use cascade_traces::trace::{
     recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
     FirstPicks, Record, Tallies, Tally, Trace,
 };

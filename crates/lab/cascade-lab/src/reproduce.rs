@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec};
-use cascade_data::DataSource;
-use cascade_eval::trace::Trace;
+use cascade_eval::DataSource;
 use cascade_reproduce::report::{Machine, Manifest};
 use cascade_reproduce::{
     check_folder, claim, merge, report, report_ewif, Choice, Definition, Error, Experiment, Kind,
     Reported, Shard,
 };
+use cascade_traces::trace::Trace;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 

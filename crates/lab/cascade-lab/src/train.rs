@@ -11,10 +11,10 @@ use std::sync::Arc;
 use anyhow::{ensure, Context, Result};
 use cascade_config::trained::{ClassifierFile, ClassifierSettings};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
-use cascade_eval::trace::Trace;
 use cascade_models::{DType, HubOptions, LoadedModel};
 use cascade_reproduce::report::Evidence;
-use cascade_train::{
+use cascade_traces::trace::Trace;
+use cascade_traces::train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
 use clap::{Args, Subcommand};

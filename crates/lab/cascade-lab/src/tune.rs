@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec, DrafterModel, ModelPool};
-use cascade_eval::trace::Trace;
-use cascade_eval::tune::{Space, Times, Tuner};
+use cascade_traces::trace::Trace;
+use cascade_traces::tune::{Space, Times, Tuner};
 use clap::Args;
 
 use crate::exit::ExitCode;

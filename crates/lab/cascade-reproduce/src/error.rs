@@ -190,9 +190,8 @@ macro_rules! of_other_crates {
 of_other_crates! {
     cascade_config::Error,
     cascade_core::Error,
-    cascade_data::Error,
     cascade_engine::Error,
-    cascade_eval::CostError,
+    cascade_traces::CostError,
     cascade_eval::Error,
     cascade_models::Error,
     cascade_ngram::Error,

@@ -17,10 +17,10 @@ use cascade_engine::{
     AssumedTimes, Branching, Cascade, Convention, GenerationOutput, KMatrix, Lenience, Placement,
     RowTimes, Rule, VirtualClock,
 };
-use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};
 use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, NgramTable, PromptLookupConfig};
+use cascade_traces::trace::{Oracle, Trace, TraceScorer};
 
 use crate::definition::AssumedCosts;
 use crate::draft_rule::{DraftRule, Network};

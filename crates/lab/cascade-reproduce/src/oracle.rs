@@ -4,7 +4,7 @@ use cascade_core::LevelId;
 use cascade_engine::{DraftState, GenerationOutput, Outcome, Schedule, Turn, TurnStart};
 
 /// The lengths at which everything drafted is kept and one token more would not be: those that a
-/// generation with an [`Oracle`](cascade_eval::trace::Oracle) accepted.
+/// generation with an [`Oracle`](cascade_traces::trace::Oracle) accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownLengths {
     lengths: Vec<usize>,

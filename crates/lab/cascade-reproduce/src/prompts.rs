@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use cascade_config::CostFile;
 use cascade_core::{Architecture, Prompt, TokenId};
-use cascade_data::{
+use cascade_engine::{Finish, GenerationOutput};
+use cascade_eval::{
     DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
 };
-use cascade_engine::{Finish, GenerationOutput};
-use cascade_eval::trace::{limit, seed_of_turn, Record, Trace};
 use cascade_models::HubOptions;
+use cascade_traces::trace::{limit, seed_of_turn, Record, Trace};
 
 use crate::models::Models;
 use crate::plan::{Asked, Suite};
@@ -265,6 +265,6 @@ fn template(dataset: &str, models: &Models) -> Result<PromptTemplate> {
     };
     let template = name
         .parse()
-        .map_err(|error: PromptError| cascade_data::Error::from(error))?;
+        .map_err(|error: PromptError| cascade_eval::Error::from(error))?;
     Ok(template)
 }

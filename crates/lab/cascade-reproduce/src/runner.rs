@@ -12,8 +12,8 @@ use crate::report::{write_atomically, Evidence, Results, Sha256};
 use cascade_config::{AssembleOptions, Config, CostFile};
 use cascade_core::{Decoding, TokenId};
 use cascade_engine::{Cascade, GenerationOutput, Options};
-use cascade_eval::trace::Trace;
 use cascade_models::{Participant, Tokenizer, Workers};
+use cascade_traces::trace::Trace;
 
 use crate::folder;
 use crate::models::Models;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cascade_core::{Decoding, Sampling};
-use cascade_eval::trace::RecordedSampling;
+use cascade_traces::trace::RecordedSampling;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;

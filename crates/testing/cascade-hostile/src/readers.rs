@@ -7,15 +7,15 @@ use cascade_bigram::corpus::{self, Corpus, Input, Options};
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
 use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
-use cascade_data::{Dataset, Selection};
 use cascade_engine::CLASSIFIER_FEATURES;
-use cascade_eval::trace::spec_bench::Answers;
-use cascade_eval::trace::Trace;
+use cascade_eval::{Dataset, Selection};
 use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, Tokenizer};
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
 use cascade_reproduce::report::Manifest;
 use cascade_reproduce::theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
 use cascade_reproduce::{Definition, Plan};
+use cascade_traces::trace::spec_bench::Answers;
+use cascade_traces::trace::Trace;
 
 use crate::Reader;
 
@@ -156,8 +156,9 @@ pub(crate) fn trace(path: &Path) -> Outcome {
 
 pub(crate) fn answers(path: &Path) -> Outcome {
     let label = path.display().to_string();
-    let text = cascade_core::fs::read_text(path, cascade_eval::trace::spec_bench::LARGEST_ANSWERS)
-        .map_err(|error| format!("{label}: {error}"))?;
+    let text =
+        cascade_core::fs::read_text(path, cascade_traces::trace::spec_bench::LARGEST_ANSWERS)
+            .map_err(|error| format!("{label}: {error}"))?;
     said(Answers::parse(&label, &text)).map(|_| ())
 }
 

@@ -84,7 +84,7 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
     }
 }
 
-/// The same on the CPU; on the CPU itself there is nobody else to ask.
+/// The model on the CPU, to compare with; none if the CPU itself is checked.
 fn on_cpu(args: &ModelArgs, options: &LoadOptions) -> Result<Option<Session>> {
     if options.device.is_cpu() {
         return Ok(None);

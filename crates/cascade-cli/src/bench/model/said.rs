@@ -29,7 +29,7 @@ struct Said<'a> {
     greedy: Vec<TokenId>,
     /// How far the best token of each was from the second, relative to the greatest logit.
     gaps: Vec<f32>,
-    /// Of a forward of one row behind so many tokens, if it was timed.
+    /// Time of a forward of one row after this context, if it was measured.
     milliseconds: Option<f64>,
 }
 

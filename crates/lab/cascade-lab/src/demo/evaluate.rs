@@ -5,11 +5,12 @@ use std::num::NonZeroUsize;
 
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec, PromptTemplate};
-use cascade_data::problems::{Kind, Split};
-use cascade_data::ProblemSet;
-use cascade_eval::trace::FirstToken;
-use cascade_eval::{share_interval, Bootstrap, Phase, SetReport, WordProblems, WordProblemsReport};
+use cascade_eval::problems::{Kind, Split};
+use cascade_eval::Bootstrap;
+use cascade_eval::ProblemSet;
 use cascade_reproduce::report::{Evidence, Figure, Figures, Table};
+use cascade_traces::trace::FirstToken;
+use cascade_traces::{share_interval, Phase, SetReport, WordProblems, WordProblemsReport};
 use clap::Args;
 
 use crate::args::{batch_size, ModelArgs};

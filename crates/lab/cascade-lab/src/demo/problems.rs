@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use anyhow::Result;
-use cascade_data::problems::{Kind, Problem, Split};
-use cascade_data::{ProblemSet, PromptTemplate};
+use cascade_eval::problems::{Kind, Problem, Split};
+use cascade_eval::{ProblemSet, PromptTemplate};
 use clap::Args;
 use serde_json::{json, Value};
 

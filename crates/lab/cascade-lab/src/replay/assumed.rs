@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
-use cascade_eval::trace::Trace;
-use cascade_eval::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
+use cascade_traces::trace::Trace;
+use cascade_traces::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
 use clap::Args;
 
 use super::{replay_warnings, ReplayArgs};

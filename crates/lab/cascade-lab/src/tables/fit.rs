@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
 use cascade_core::fs::Existing;
-use cascade_eval::ngram::{Fitted, Fitting, Judged, Likelihood};
-use cascade_eval::trace::{Record, Traces};
 use cascade_ngram::max_gram_tree::fit::Fitter;
+use cascade_traces::ngram::{Fitted, Fitting, Judged, Likelihood};
+use cascade_traces::trace::{Record, Traces};
 use clap::Args;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use cascade_eval::trace::{Trace, Traces};
+use cascade_traces::trace::{Trace, Traces};
 use clap::Args;
 
 use crate::terminal::grouped;

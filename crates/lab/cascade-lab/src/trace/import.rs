@@ -6,12 +6,11 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use cascade_core::fs::{Existing, Output};
 use cascade_core::Architecture;
-use cascade_data::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_engine::Options;
-use cascade_eval::trace::spec_bench::{Answers, Import, LARGEST_ANSWERS};
-use cascade_eval::trace::{Header, Provenance, Record, Trace};
-use cascade_eval::Error;
+use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_models::Tokenizer;
+use cascade_traces::trace::spec_bench::{self, Answers, Import, LARGEST_ANSWERS};
+use cascade_traces::trace::{Header, Provenance, Record, Trace};
 
 use super::{Format, ImportArgs};
 use crate::terminal::grouped;
@@ -43,7 +42,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     };
     let records = records(args, &import, &questions, &answers)?;
     let header = header(args, &tokenizer, eos, &answers, &records);
-    let trace = trace(&label, header, records, &answers)?;
+    let trace = spec_bench::trace(&label, header, records, &answers)?;
     trace.write(&output)?;
     say(args, &trace)
 }
@@ -54,37 +53,6 @@ fn output(args: &ImportArgs) -> Result<Output> {
         .chain(tokenizer::files(&args.tokenizer));
     let existing = Existing::replaced_if(args.force);
     Ok(outputs::check(&args.output, existing, inputs)?)
-}
-
-/// The trace. A record that does not fit its header is named after the answer it is made of.
-fn trace(label: &str, header: Header, records: Vec<Record>, answers: &[Answers]) -> Result<Trace> {
-    let places: Vec<(usize, String, usize)> = answers
-        .iter()
-        .flat_map(|a| (1..=a.turns.len()).map(|turn| (a.line, a.question.clone(), turn)))
-        .collect();
-    let trace = Trace::new(label, header, records);
-    Ok(trace.map_err(|error| match error {
-        // The header is line 1, the first record line 2.
-        Error::Line {
-            label,
-            line,
-            problem,
-        } => match places.get(line.wrapping_sub(2)) {
-            Some((line, id, turn)) => Error::Answer {
-                label,
-                line: *line,
-                id: id.clone(),
-                turn: *turn,
-                problem,
-            },
-            None => Error::Line {
-                label,
-                line,
-                problem,
-            },
-        },
-        other => other,
-    })?)
 }
 
 /// The records of all answers, in their order.
@@ -98,14 +66,9 @@ fn records(
     let mut records = Vec::new();
     let label = args.answers.display().to_string();
     for answer in answers {
-        let question = by_id
-            .get(answer.question.as_str())
-            .ok_or_else(|| Error::NoQuestion {
-                label: label.clone(),
-                line: answer.line,
-                id: answer.question.clone(),
-                questions: args.questions.display().to_string(),
-            })?;
+        let question = by_id.get(answer.question.as_str()).ok_or_else(|| {
+            answer.without_question(&label, &args.questions.display().to_string())
+        })?;
         records.extend(import.records(&label, question, answer)?);
     }
     Ok(records)

@@ -9,13 +9,13 @@ use anyhow::{bail, Context, Result};
 use cascade_config::DeviceSpec;
 use cascade_core::fs::{Existing, Output, OutputError};
 use cascade_core::{Prompt, TextCodec, TokenId};
-use cascade_data::Dataset;
 use cascade_engine::Rule;
-use cascade_eval::trace::{
+use cascade_eval::Dataset;
+use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
+use cascade_traces::trace::{
     seed_of_turn, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE,
 };
-use cascade_eval::Error;
-use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
+use cascade_traces::Error;
 
 use super::RecordArgs;
 use crate::args::InputArgs;
@@ -86,11 +86,10 @@ fn check_sampling(args: &RecordArgs, job: &Job) -> Result<()> {
     let rule = job.config.target.rule;
     let greedy = job.options().decoding.is_greedy();
     if !greedy && rule != Rule::Coupled {
-        let rule = rule.to_string();
-        return Err(Error::NotCoupled { rule }).context(job.config.label.clone());
+        return Err(Error::not_coupled(rule)).context(job.config.label.clone());
     }
     match args.top_probabilities {
-        Some(_) if greedy => Err(Error::NoTop).context("--top-probabilities"),
+        Some(_) if greedy => Err(Error::no_top()).context("--top-probabilities"),
         _ => Ok(()),
     }
 }
@@ -228,12 +227,12 @@ impl Conversation<'_> {
         let other_prompt = first.prompt() != encode(recorder, &self.input.prompt(&[])?)?;
         match other_id.or(other_prompt.then_some(0)) {
             None => Ok(()),
-            Some(turn) => Err(Error::OtherPrompt {
-                index: self.at + turn + 1,
-                found: self.known[turn].id.clone(),
-                expected: self.input.id().to_owned(),
+            Some(turn) => {
+                Err(
+                    Error::other_prompt(self.at + turn + 1, &self.known[turn].id, self.input.id())
+                        .into(),
+                )
             }
-            .into()),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{bail, Context, Result};
 use cascade_config::model_source;
 use cascade_core::Sampling;
-use cascade_eval::trace::{Bounds, ExpectedAcceptance, Predicted, Record, Trace};
 use cascade_eval::Bootstrap;
 use cascade_models::{load, parse_cache_type, CacheType, Session};
+use cascade_traces::trace::{Bounds, ExpectedAcceptance, Predicted, Record, Trace};
 use clap::Args;
 use serde::Serialize;
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use cascade_eval::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
 use cascade_eval::Error;
+use cascade_traces::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
 use serde_json::{json, Value};
 
 use crate::terminal;
@@ -31,7 +31,7 @@ pub(super) fn show(file: &Path, as_json: bool) -> Result<()> {
     }
     let label = reader.label().to_owned();
     if summary.records == 0 {
-        return Err(Error::NoRecords { label }.into());
+        return Err(Error::no_records(&label).into());
     }
     let mut out = terminal::stdout();
     if as_json {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::TokenId;
-use cascade_eval::trace::Trace;
 use cascade_models::{DType, HeadBasis, LoadedModel};
-use cascade_train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining};
+use cascade_traces::trace::Trace;
+use cascade_traces::train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use cascade_reproduce::report::is_result_file;
-use cascade_train::{Epoch, Fit, Network};
+use cascade_traces::train::{Epoch, Fit, Network};
 use serde_json::json;
 
 use crate::{interrupt, outputs, terminal};

@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use cascade_config::trained::HeadFolder;
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::Sampling;
-use cascade_eval::trace::{RecordedSampling, Trace};
 use cascade_models::DType;
 use cascade_reproduce::report::Evidence;
-use cascade_train::{
+use cascade_traces::trace::{RecordedSampling, Trace};
+use cascade_traces::train::{
     HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
 };
 use clap::Args;

@@ -8,7 +8,7 @@ use cascade_config::DeviceSpec;
 use cascade_reproduce::report::{
     Axis, Evidence, Figure, Figures, Line, Manifest, Plot, Report, Table,
 };
-use cascade_train::{Epoch, Prediction, Quality};
+use cascade_traces::train::{Epoch, Prediction, Quality};
 use jiff::Timestamp;
 use serde_json::{json, Value};
 

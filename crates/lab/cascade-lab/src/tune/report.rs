@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use cascade_eval::tune::{Outcome, Tuned, Tuner};
+use cascade_traces::tune::{Outcome, Tuned, Tuner};
 
 use super::Costs;
 use crate::terminal;

@@ -1,7 +1,7 @@
 //! Cascades compared by SWI and by walltime.
 
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
-use cascade_eval::CostTable;
+use cascade_traces::CostTable;
 
 use super::data::{Data, Ratio, Sheet, INTERVALS};
 use super::{notes, Made};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::report::{Figure, Results};
-use cascade_eval::{median, Bootstrap, CostTable, Endings};
+use cascade_eval::{median, Bootstrap, Endings};
+use cascade_traces::CostTable;
 
 use crate::plan::Plan;
 use crate::record::Run;

@@ -1,7 +1,7 @@
 //! Notes below tables.
 
 use crate::report::{Evidence, Interval};
-use cascade_data::Dataset;
+use cascade_eval::Dataset;
 
 use super::data::{Data, Sheet};
 use crate::{PlannedModel, Suite};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use cascade_config::AssembleOptions;
 use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree, Want};
-use cascade_data::DataSource;
 use cascade_engine::Options;
-use cascade_eval::trace::{Finish, Header, Record, Trace};
+use cascade_eval::DataSource;
 use cascade_ngram::{MaxGram, PromptLookup};
 use cascade_reproduce::{merge, Choice, Definition, Error, ErrorKind, Experiment, Reported, Shard};
+use cascade_traces::trace::{Finish, Header, Record, Trace};
 use serde_json::Value;
 
 use crate::{reported, run, runs};
@@ -64,9 +64,9 @@ fn prepare(choice: &Choice) -> Result<Experiment, Error> {
 }
 
 /// What the small comparison asks.
-fn problems() -> Vec<cascade_data::Sample> {
-    let selection = cascade_data::Selection::first(3);
-    let dataset: cascade_data::Dataset = "problems".parse().unwrap();
+fn problems() -> Vec<cascade_eval::Sample> {
+    let selection = cascade_eval::Selection::first(3);
+    let dataset: cascade_eval::Dataset = "problems".parse().unwrap();
     dataset.made(selection).unwrap().unwrap()
 }
 
@@ -247,7 +247,7 @@ fn results_are_what_they_say() {
 fn reports_show_who_drafted_every_token() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/1", false).unwrap();
-    let html = reported(folder.path()).report.to_html();
+    let html = reported(folder.path()).report.to_html().unwrap();
     assert_eq!(html.matches("<article class=\"sample\">").count(), 3);
     assert_eq!(html.matches("<ul class=\"legend\"").count(), 3);
     // The best cascade is the one with Max-Gram: the last of each prompt's four.
@@ -320,7 +320,7 @@ fn counts_equal_a_recount() {
     let questions = problems();
     for (sample, runs) in questions.iter().zip(runs(folder.path()).chunks(4)) {
         let text = sample
-            .prompt(cascade_data::PromptTemplate::Problem)
+            .prompt(cascade_eval::PromptTemplate::Problem)
             .unwrap();
         let source = cascade_core::TextCodec::encode(&target.tokenizer, &text).unwrap();
         let (mut big, mut little) = (target.session(), base.session());
@@ -570,7 +570,7 @@ fn a_replay_counts_as_a_direct_comparison_does() {
     );
     assert!(markdown.contains("Endings: of 50 answers, "), "{markdown}");
     // Without a tokenizer, samples have the tokens' numbers.
-    let html = reported.report.to_html();
+    let html = reported.report.to_html().unwrap();
     let token = trace.records[0].output[0];
     assert!(html.contains(&format!("<span class=\"blank\"> </span>{token}</span>")));
 }

@@ -5,7 +5,7 @@ use cascade_core::{
     TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, GenerationOutput, KMatrix, Options};
-use cascade_eval::CostTable;
+use cascade_traces::CostTable;
 
 const PROMPT: [TokenId; 2] = [90, 91];
 const NEW_TOKENS: usize = 8;

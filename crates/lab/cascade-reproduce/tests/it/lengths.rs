@@ -8,12 +8,12 @@ use std::sync::Arc;
 use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 use cascade_config::AssembleOptions;
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
-use cascade_eval::trace::Trace;
 use cascade_reproduce::report::Table;
 use cascade_reproduce::{
     merge, Choice, Decomposition, Definition, Error, ErrorKind, Experiment, Kind, Metric, Reported,
     Run,
 };
+use cascade_traces::trace::Trace;
 
 use crate::{reported, run, runs};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use cascade_config::DeviceSpec;
 use cascade_reproduce::report::{Evidence, Figure, Figures, Report, Table};
-use cascade_train::{DraftAcceptance, DrafterKind, Epoch};
+use cascade_traces::train::{DraftAcceptance, DrafterKind, Epoch};
 use jiff::Timestamp;
 use serde_json::json;
 

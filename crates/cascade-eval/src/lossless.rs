@@ -1,0 +1,29 @@
+//! Checks that a cascade's output is what its target alone would emit.
+//!
+//! * [`rescore`], [`rescore_sampled`]: greedy and coupled output against the plain target, token by
+//!   token, by teacher forcing.
+//! * [`Cells`] and [`agreement`]: samples against the target's enumerated distribution.
+//!
+//! * [`Trial`]: a generation of a configuration, [with random settings](with_random_settings) if
+//!   the output is to be shown not to depend on them; [`Findings`] and [`Comparisons`] sum up what
+//!   both checks say of trials.
+//!
+//! Both use a separate scorer of the target and are independent of the cascade: their only input
+//! from it is its tokens.
+
+mod comparisons;
+mod findings;
+mod random_settings;
+mod rescored;
+mod sampled;
+mod tolerance;
+mod trial;
+
+pub use crate::cells::Cells;
+pub use comparisons::{Compared, Comparisons};
+pub use findings::{Finding, Findings};
+pub use random_settings::{settings, with_random_settings};
+pub use rescored::{rescore, rescore_sampled, Difference, Rescored};
+pub use sampled::{agreement, Agreement};
+pub use tolerance::{Tolerance, LEAST, ROUNDINGS};
+pub use trial::Trial;

@@ -1,0 +1,76 @@
+//! Target traces: recorded outputs of a target, so that cascades can be replayed without it.
+//!
+//! Under greedy decoding a target has only one output, whatever is drafted for it, and so it has
+//! for one seed if it samples by the rule `coupled`. Its recorded tokens therefore determine, for
+//! any cascade, which drafts it would have accepted: tokens, steps and calls of a replay equal
+//! those of the real run. Only its time does not.
+//!
+//! Traces themselves, their files, and the scorers that answer with them are those of
+//! [`cascade_traces::trace`], whose items are items of this module as well.
+//!
+//! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits, or
+//!   records the most probable tokens of samples.
+//! * [`WithStates`], [`recorded_target`]: a recording with the hidden states that heads read.
+//! * [`Tally`]: sums over replayed records.
+//! * [`replay_options`], [`replayed_json`], [`totals_json`]: a configuration on a trace, and its
+//!   figures as JSON.
+//! * [`Predicted`]: how well a model predicts what was recorded.
+//! * [`ExpectedAcceptance`], [`FirstPicks`]: how often drafts are kept, by recorded probabilities.
+//! * [`Oracle`]: the schedule that knows the answer, to compare others with.
+//! * [`spec_bench`]: traces from the recorded answers of Spec-Bench.
+//! * [`Summary`]: statistics of a trace.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use cascade_core::{toy::ToyScorer, Architecture, Fingerprint, Prompt};
+//! use cascade_engine::{Cascade, Convention, KMatrix, Options};
+//! use cascade_traces::trace::{replay, Header, Recorder, Subject, Trace, TraceScorer};
+//!
+//! // A target is recorded once …
+//! let target = ToyScorer::target("target", 16, 7);
+//! let options = Options::default().with_max_new_tokens(40);
+//! let vocabulary = Fingerprint::from_stored("a toy's");
+//! let header = Header::measured("target", Architecture::DecoderOnly, &vocabulary, 16, &options);
+//! let mut recorder = Recorder::new("target", target, [], None, &options)?;
+//! let prompt = Prompt { context: vec![1, 2, 3], ..Prompt::default() };
+//! let (record, _) = recorder.record(Subject::new("0"), &prompt, |_| {})?;
+//! let trace = Arc::new(Trace::new("a toy", header, vec![record])?);
+//!
+//! // … and replayed by any cascade.
+//! let mut cascade = Cascade::builder()
+//!     .target("target", TraceScorer::new(trace.clone())?)
+//!     .neural("base", ToyScorer::drafter("base", 16, 7, 1, 200))
+//!     .k_matrix(KMatrix::new(vec![vec![3]], Convention::Added)?)
+//!     .build()?;
+//! let generation = replay(&mut cascade, &trace.records[0], &options)?;
+//! assert_eq!(generation.tokens, trace.records[0].output);
+//! assert!(generation.mean_acceptance_length() > 1.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod expected;
+mod first_token;
+mod meter;
+mod oracle;
+mod predicted;
+mod recorder;
+mod replayed;
+pub mod spec_bench;
+mod summary;
+mod tally;
+mod traces;
+mod with_states;
+
+pub use cascade_eval::trace::*;
+
+pub use expected::{Bounds, ExpectedAcceptance, FirstPicks, RecordedRow};
+pub use first_token::FirstToken;
+pub use oracle::{Oracle, OracleText};
+pub use predicted::Predicted;
+pub use recorder::Recorder;
+pub use replayed::{replay_options, replay_warnings, replayed_json, totals_json};
+pub use summary::{Quantiles, Summary, NEAR_TIE};
+pub use tally::{Calls, Tallies, Tally};
+pub use traces::Traces;
+pub use with_states::{recorded_target, WithStates};

@@ -1,0 +1,291 @@
+//! A search from a trace to settings, and what they are worth on other texts.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cascade_config::{Config, DrafterModel, ModelPool};
+use cascade_core::{Drafter, Scorer};
+use serde::{Serialize, Serializer};
+
+use super::held_out::HeldOut;
+use super::{halves, search, Candidate, Outcome, Recording, Recordings, Setting, Space, Times};
+use crate::trace::{Record, Trace};
+use crate::{Error, Result};
+
+/// Draft depth recorded for statistical drafters.
+const STATISTICAL_DEPTH: usize = 16;
+
+/// A configuration and the recorded outputs that it is tuned on.
+pub struct Tuner {
+    /// The drafters, and the settings to compare with.
+    pub config: Config,
+    /// The target's outputs, none of them empty.
+    pub trace: Arc<Trace>,
+    /// The drafters of the configuration, largest first.
+    pub drafters: Vec<DrafterModel>,
+    /// What cascades are assembled from.
+    pub pool: ModelPool,
+    /// What forwards take, of which the tuner's results are speedups.
+    pub times: Times,
+}
+
+impl Tuner {
+    /// Loads the drafters, and asks for their `times`. Of the trace at most `limit` records are
+    /// read, spread evenly over it; those without output say nothing and are left out.
+    ///
+    /// # Errors
+    /// A trace without output; drafters that cannot be loaded, or of another family than the
+    /// recorded target; errors of `times`.
+    pub fn new<E: From<Error>>(
+        config: Config,
+        mut trace: Trace,
+        limit: usize,
+        pool: ModelPool,
+        times: impl FnOnce(
+            &Config,
+            &Trace,
+            &[DrafterModel],
+            &ModelPool,
+        ) -> std::result::Result<Times, E>,
+    ) -> std::result::Result<Self, E> {
+        trace.records.retain(|record| !record.output.is_empty());
+        let records = trace.spread(limit);
+        trace.records = records.cloned().collect();
+        if trace.records.is_empty() {
+            let problem = "the trace has no output tokens to tune on";
+            return Err(E::from(Error::unusable(trace.label, problem)));
+        }
+        let drafters = pool
+            .drafters(&config, &trace.header.tokenizer())
+            .map_err(Error::from)?;
+        check_architecture(&config, &drafters, &trace)?;
+        Ok(Self {
+            times: times(&config, &trace, &drafters, &pool)?,
+            trace: Arc::new(trace),
+            config,
+            drafters,
+            pool,
+        })
+    }
+
+    /// Searches on every second conversation, and replays the best `check` settings, and what they
+    /// must be compared with, on both halves. `on_record` is called for each record that the
+    /// drafters have read, of [`searched_on`](Self::searched_on); where it breaks, there is no
+    /// result.
+    ///
+    /// Cost: the drafters' forwards along the first half, then some thousand predictions.
+    ///
+    /// # Errors
+    /// Errors of the drafters.
+    pub fn run(
+        &self,
+        space: &Space,
+        check: usize,
+        on_record: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Tuned>> {
+        let (training, held_out) = halves(&self.trace.records);
+        let Some(recordings) = self.record(&training, on_record)? else {
+            return Ok(None);
+        };
+        let frontier = search(&recordings, space, &self.times)?;
+        let checks = HeldOut::new(self, &training, &held_out);
+        let drafters = self.config.drafters();
+        let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
+            let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
+            let unused = candidate.unused().into_iter();
+            Ok(Found {
+                unused: unused
+                    .map(|drafter| drafters[drafter].name().to_owned())
+                    .collect(),
+                outcome: outcome.transpose()?,
+                candidate,
+            })
+        });
+        Ok(Some(Tuned {
+            target: self.trace.header.model.clone(),
+            costs: self.times.of_one_row(),
+            measured: false,
+            training_records: training.len(),
+            held_out_records: held_out.len(),
+            tokens: recordings.tokens(),
+            own_predicted_swi: self.own_setting(&recordings)?,
+            frontier: found.collect::<Result<_>>()?,
+            always: checks
+                .always(&recordings, space)?
+                .into_iter()
+                .map(Compared)
+                .collect(),
+        }))
+    }
+
+    /// Records of the half that is searched on.
+    pub fn searched_on(&self) -> usize {
+        halves(&self.trace.records).0.len()
+    }
+
+    /// Each drafter's predictions along the target's texts, smallest drafter first.
+    fn record(
+        &self,
+        records: &[&Record],
+        mut on_record: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Recordings>> {
+        let rows = self.trace.header.vocab_size;
+        let mut models: Vec<_> = self
+            .drafters
+            .iter()
+            .map(|model| Recorded::new(model, rows))
+            .collect();
+        let mut recordings = Vec::with_capacity(records.len());
+        for record in records {
+            let prompt = record.prompt();
+            let mut recording = Recording::new(record.output.clone());
+            for model in models.iter_mut().rev() {
+                match model {
+                    Recorded::Neural(session) => {
+                        recording.add_neural(&mut **session, &prompt)?;
+                    }
+                    Recorded::Statistical(drafter) => {
+                        recording.add_statistical(&mut **drafter, &prompt, STATISTICAL_DEPTH);
+                    }
+                }
+            }
+            recordings.push(recording);
+            if on_record().is_break() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Recordings::new(recordings)))
+    }
+
+    /// The prediction for the configuration's own setting, if it has a K matrix.
+    fn own_setting(&self, recordings: &Recordings) -> Result<Option<f64>> {
+        let Some(k) = self.config.k() else {
+            return Ok(None);
+        };
+        let setting = Setting {
+            k: k.clone(),
+            lenience: self.config.lenience,
+        };
+        let prediction = recordings.predict(&setting, &self.times)?;
+        Ok(Some(prediction.swi(&self.times.of_one_row())))
+    }
+}
+
+/// A drafter while it is recorded.
+enum Recorded {
+    Neural(Box<dyn Scorer + Send>),
+    Statistical(Box<dyn Drafter + Send>),
+}
+
+impl Recorded {
+    /// A session over the `rows` of the target, whose tokens alone a drafter drafts.
+    fn new(model: &DrafterModel, rows: usize) -> Self {
+        match model {
+            DrafterModel::Neural {
+                model, vocabulary, ..
+            } => Self::Neural(vocabulary.restrict(Box::new(model.session()), rows)),
+            DrafterModel::Statistical(factory) => Self::Statistical(factory.drafter()),
+        }
+    }
+}
+
+fn check_architecture(config: &Config, drafters: &[DrafterModel], trace: &Trace) -> Result<()> {
+    for drafter in drafters {
+        let DrafterModel::Neural { model, .. } = drafter else {
+            continue;
+        };
+        let (found, needed) = (model.info().architecture, trace.header.architecture);
+        if found != needed {
+            return Err(Error::other_family(
+                format_args!("{}: drafter {}", config.label, model.name),
+                format_args!("is {found}, and the target of {} {needed}", trace.label),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a search found. Speedups and SWI are replayed, not measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tuned {
+    /// The recorded target.
+    pub target: String,
+    /// Costs of a forward of one row, the target's first; 0 of statistical drafters.
+    pub costs: Vec<f64>,
+    /// Whether they were measured on this machine: for the caller to say.
+    pub measured: bool,
+    /// Records that were searched on.
+    pub training_records: usize,
+    /// Records that were not.
+    pub held_out_records: usize,
+    /// Tokens of the records that were searched on.
+    #[serde(skip)]
+    pub tokens: usize,
+    /// Predicted SWI of the configuration's own setting, if it has a K matrix.
+    pub own_predicted_swi: Option<f64>,
+    /// The promising settings, the best first.
+    pub frontier: Vec<Found>,
+    /// What every setting must be compared with: plain decoding, each statistical drafter alone,
+    /// the configuration as it is, and the online schedule.
+    pub always: Vec<Compared>,
+}
+
+/// A setting of the frontier.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The setting and what the search went by.
+    pub candidate: Candidate,
+    /// Names of drafters that never draft in it.
+    pub unused: Vec<String>,
+    /// What it did on both halves, if it is among the first.
+    pub outcome: Option<Outcome>,
+}
+
+impl Serialize for Found {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Candidate {
+            setting,
+            prediction,
+            speedup,
+            swi,
+        } = &self.candidate;
+        let outcome = self.outcome.as_ref();
+        serde_json::json!({
+            "k": setting.k.rows(),
+            "lenience": setting.lenience.get(),
+            "unused": self.unused,
+            // What the search went by, on the half that it searched on; `searched_speedup` of
+            // `held_out` is the replay of the same half.
+            "predicted": {
+                "speedup": speedup,
+                "seconds": prediction.seconds,
+                "swi": swi,
+                "calls": prediction.calls,
+            },
+            "replayed_swi": outcome.map(|outcome| outcome.searched_swi),
+            "tokens": prediction.tokens,
+            "held_out": outcome,
+        })
+        .serialize(serializer)
+    }
+}
+
+/// What settings are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared(pub Outcome);
+
+impl Serialize for Compared {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Named<'a> {
+            #[serde(flatten)]
+            outcome: &'a Outcome,
+            drafts: &'a str,
+        }
+        Named {
+            outcome: &self.0,
+            drafts: &self.0.name,
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,135 @@
+//! The online schedule where texts share forwards: one price for the drafts of all of them.
+
+use std::num::NonZeroUsize;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cascade_config::{AssembleOptions, Config};
+use cascade_traces::trace::Trace;
+use cascade_traces::{AssumedCosts, AssumedReplays, AssumedReport};
+
+/// Milliseconds of forwards by rows of TinyLlama's shape, as docs/cpu.md has them: assumed here.
+const CURVES: [(&str, [(usize, f64); 4]); 3] = [
+    ("bf16", [(1, 65.0), (8, 68.8), (16, 88.7), (32, 174.0)]),
+    ("q8_0", [(1, 38.6), (8, 41.8), (16, 65.0), (32, 127.8)]),
+    ("q4_0", [(1, 21.5), (8, 34.3), (16, 66.6), (32, 131.2)]),
+];
+
+/// 0 is plain decoding.
+const LENGTHS: [usize; 6] = [0, 1, 2, 3, 6, 10];
+
+const TREE: &str = "max_gram_tree: {}";
+const CHAIN: &str = "max_gram: {}";
+const MODEL: &str = "model: ./crates/cascade-demo/models/demo-llama-base";
+/// A forward of `MODEL`, in forwards of the target.
+const MODEL_COST: f64 = 0.055;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// Every `every`th record of a shipped recording.
+fn trace(family: &str, every: usize) -> Arc<Trace> {
+    let file = format!("traces/demo-{family}-problems.jsonl");
+    let trace = Trace::open(project().join(file)).unwrap();
+    let records = trace.records.into_iter().step_by(every).collect();
+    Arc::new(Trace::new("shipped", trace.header, records).unwrap())
+}
+
+fn replay(
+    trace: &Arc<Trace>,
+    drafter: &str,
+    costs: &[AssumedCosts],
+    texts: &[usize],
+) -> AssumedReport {
+    let text = format!("target: {{ model: recorded/model }}\ndrafters: [{{ {drafter} }}]\n");
+    let config = Config::parse(&text, "a test's", project()).unwrap();
+    let texts: Vec<NonZeroUsize> = texts.iter().map(|&n| n.try_into().unwrap()).collect();
+    let replays = AssumedReplays {
+        config: &config,
+        pool: &config.pool(&AssembleOptions::default()),
+        trace,
+        offset: 0,
+        limit: usize::MAX,
+        costs,
+        lengths: &LENGTHS,
+        oracle: false,
+        texts: &texts,
+    };
+    let report = replays.run(|| ControlFlow::Continue(())).unwrap();
+    report.unwrap()
+}
+
+/// For each number of texts, what the online schedule gains over plain decoding, and over the best
+/// of all fixed lengths.
+fn gains(
+    trace: &Arc<Trace>,
+    curve: &[(usize, f64)],
+    drafter: &str,
+    texts: &[usize],
+) -> Vec<(f64, f64)> {
+    let costs = AssumedCosts::by_rows(curve, &[MODEL_COST]).unwrap();
+    let report = replay(trace, drafter, &[costs], texts);
+    let speed = |way: usize, column: usize| report.ways[way].outcomes[column].speedup();
+    let of = |column: usize| {
+        let best = (1..=LENGTHS.len())
+            .map(|way| speed(way, column))
+            .fold(0.0, f64::max);
+        (speed(0, column) / speed(1, column), speed(0, column) / best)
+    };
+    (0..texts.len()).map(of).collect()
+}
+
+/// Compares on the recording of the demo LLaMA, for the types of `CURVES` with these numbers.
+fn compare(every: usize, drafter: &str, types: Range<usize>, texts: &[usize]) {
+    let trace = trace("llama", every);
+    for (dtype, curve) in &CURVES[types] {
+        let gains = gains(&trace, curve, drafter, texts);
+        for (&texts, (over_plain, over_best)) in texts.iter().zip(gains) {
+            println!("{drafter} {dtype} {texts:>2}: {over_plain:.3} {over_best:.3}");
+            // So few answers are half over before it is known what rows and a drafter's forwards
+            // cost.
+            let least = if drafter == MODEL { 0.96 } else { 0.98 };
+            assert!(
+                over_best > least,
+                "{drafter} {dtype} {texts}: {over_best} of the best"
+            );
+            if texts == 4 && drafter != CHAIN && *dtype != "q4_0" {
+                assert!(over_plain > 1.2, "{dtype}: {over_plain} of plain decoding");
+            }
+        }
+    }
+}
+
+#[test]
+fn texts_together_draft_nearly_as_well_as_the_best_length_in_hindsight() {
+    compare(2, TREE, 1..2, &[2, 8]);
+    compare(4, MODEL, 1..2, &[2, 8]);
+}
+
+/// Plain decoding is the length of 0: with any number of texts, drafting loses little over it.
+/// Fixed lengths of a tree are those of its main path.
+#[test]
+#[ignore = "slow: hundreds of replays; run with --run-ignored all"]
+fn any_number_of_texts_drafts_nearly_as_well_as_the_best_length_in_hindsight() {
+    compare(2, CHAIN, 1..2, &[1, 4, 8, 32]);
+    compare(2, TREE, 0..3, &[1, 4, 8, 32]);
+    compare(2, MODEL, 0..1, &[1, 4, 16]);
+}
+
+#[test]
+fn replays_of_several_texts_are_reproducible() {
+    let trace = trace("llama", 10);
+    let costs = AssumedCosts::linear(0.05, &[]);
+    let report = || replay(&trace, TREE, std::slice::from_ref(&costs), &[3]);
+    let first = report();
+    assert_eq!(first, report());
+    // Three texts, each of which says all records.
+    let tokens: usize = trace.records.iter().map(|record| record.output.len()).sum();
+    let plain = first.ways[1].outcomes[0].speedup();
+    assert!(
+        (plain / (3.0 / 1.1) - 1.0).abs() < 0.05,
+        "{plain}, {tokens} tokens"
+    );
+}
