@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the files that the documentation's commands name, in the current folder: look-alikes of models and datasets of the hub
-# ($HF_HUB_CACHE), tiny dumps, tables, recordings and configurations. $REPOSITORY is the project's folder; `cascade` is on the
-# path.
+# ($HF_HUB_CACHE), tiny dumps, tables, recordings and configurations. $REPOSITORY is the project's folder; `cascade` and `cascade-lab`
+# are on the path.
 set -euo pipefail
 lookalikes=$REPOSITORY/tests/lookalikes
 data=$REPOSITORY/crates/cascade-data/tests/data
@@ -61,18 +61,17 @@ for dump in enwiki-latest-pages-articles-multistream enwiki-20240601-pages-artic
   cp "$hostile/corpus/good.xml.bz2" "$dump.bz2"
   cp "$hostile/corpus/good.xml.bz2" "${dump%.xml}.xml.bz2"
 done
-cp "$hostile/corpus/good.parquet" shard-0.parquet
 
 # Configurations of released models: the shipped tables are for the real vocabularies.
 rm configs && cp -R "$REPOSITORY/configs" configs
 for pair in vicuna-7b:llama vicuna-7b-tree:llama t5-xxl:t5 spec-bench-max-gram:llama; do
   config=configs/${pair%:*}.yaml kind=${pair#*:}
   target=$([ "$kind" = t5 ] && echo google/flan-t5-xxl || echo lmsys/vicuna-7b-v1.3)
-  [ -e "$kind.safetensors" ] || quietly cascade bigram build README.md docs/*.md --tokenizer "$target" --out "$kind.safetensors"
+  [ -e "$kind.safetensors" ] || quietly cascade-lab bigram build README.md docs/*.md --tokenizer "$target" --out "$kind.safetensors"
   sed -i "s|embedded:$kind|$PWD/$kind.safetensors|" "$config"
 done
 cp "$PWD/llama.safetensors" table.safetensors
-quietly cascade bigram build README.md docs/*.md --order 2 --tokenizer lmsys/vicuna-7b-v1.3 --out enwiki-llama-2.safetensors
+quietly cascade-lab bigram build README.md docs/*.md --order 2 --tokenizer lmsys/vicuna-7b-v1.3 --out enwiki-llama-2.safetensors
 
 # Our own configurations.
 cp configs/demo-t5.yaml my.yaml
@@ -98,9 +97,9 @@ printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ max_gram_tre
 printf 'target: { model: embedded:demo-llama-target }\ndrafters: [{ model: embedded:demo-llama-base }]\nprompt: problem\n' > demo-base.yaml
 
 # Recordings.
-quietly cascade trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl
+quietly cascade-lab trace record --config configs/demo-t5.yaml --dataset problems --limit 3 --max-new-tokens 40 --output t5.jsonl
 cp t5.jsonl words.jsonl
-quietly cascade trace record --config chain.yaml --dataset spec-bench --data question.jsonl --template vicuna --max-new-tokens 12 \
+quietly cascade-lab trace record --config chain.yaml --dataset spec-bench --data question.jsonl --template vicuna --max-new-tokens 12 \
   --output vicuna.jsonl
 cp vicuna.jsonl vicuna-trace.jsonl
 cp vicuna.jsonl spec-bench.jsonl
