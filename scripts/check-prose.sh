@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks the language of comments, documentation and messages: comment lines of at most 100 columns,
-# text of pages of 110 (scripts/wrap-prose.py wraps both), and none of the phrases of
-# scripts/prose.txt. Lists what it finds, and fails if that is anything.
+# text of pages of 110 (scripts/wrap-prose.py wraps both), none of the phrases of scripts/prose.txt,
+# doc comments with a subject, and the words that pages may have together. Lists what it finds, and
+# fails if that is anything.
 #
 #   scripts/check-prose.sh [PATH...]     the whole repository by default
 set -euo pipefail
@@ -11,7 +12,7 @@ found=0
 
 # The glossary and the changelog name words that are no longer used.
 mapfile -t texts < <(git ls-files -- "$@" | grep -E '\.(rs|md|toml|yaml)$' |
-  grep -vE '^(docs/GLOSSARY|CHANGELOG)\.md$')
+  grep -vE '^(docs/GLOSSARY|CHANGELOG)\.md$' | while read -r file; do [ ! -e "$file" ] || echo "$file"; done)
 [ ${#texts[@]} -gt 0 ] || exit 0
 
 if long=$(grep -nHsE '^.{101,}$' "${texts[@]}" | grep -E '^[^:]*\.rs:[0-9]+: *//'); then
@@ -19,7 +20,8 @@ if long=$(grep -nHsE '^.{101,}$' "${texts[@]}" | grep -E '^[^:]*\.rs:[0-9]+: *//
   found=1
 fi
 
-mapfile -t pages < <(git ls-files -- "$@" | grep -E '\.md$' | grep -v /goldens/)
+mapfile -t pages < <(git ls-files -- "$@" | grep -E '\.md$' | grep -v /goldens/ |
+  while read -r file; do [ ! -e "$file" ] || echo "$file"; done)
 scripts/wrap-prose.py --check "${pages[@]}" || found=1
 
 while IFS=$'\t' read -r phrase instead; do
@@ -29,4 +31,45 @@ while IFS=$'\t' read -r phrase instead; do
     found=1
   fi
 done < scripts/prose.txt
+
+# Pages: plain syntax too. (Comments have it by review.)
+mapfile -t own < <(printf '%s\n' "${pages[@]}" | grep -E '^(docs/|crates/|README|CONTRIBUTING)' || true)
+if [ ${#own[@]} -gt 0 ] && lines=$(grep -nHsiwE 'whose|beside|besides|so many|nobody|thereof' "${own[@]}"); then
+  sed -E 's|^([^:]*:[0-9]+:) *|\1 |; s|$| [instead: two sentences, or another preposition]|' <<< "$lines"
+  found=1
+fi
+
+# A doc comment is read alone, in an editor or in rustdoc: its first line names its subject.
+mapfile -t sources < <(printf '%s\n' "${texts[@]}" | grep -E '\.rs$' || true)
+if [ ${#sources[@]} -gt 0 ]; then
+  awk '
+    FNR == 1 { last = "" }
+    {
+      kind = match($0, /^ *\/\/[\/!]( |$)/) ? substr($0, RSTART, RLENGTH) : ""
+      gsub(/ /, "", kind)
+      text = $0
+      sub(/^ *\/\/[\/!] */, "", text)
+      if (kind != "" && kind != last && text ~ /^(The same|Of|Those|As it)([^a-zA-Z]|$)/) {
+        printf "%s:%d: a doc comment without a subject: %s\n", FILENAME, FNR, text
+        found = 1
+      }
+      last = kind
+    }
+    END { exit found }' "${sources[@]}" || found=1
+fi
+
+# Words that pages may have: one that grows makes room for it.
+budget() { # words, what, pages
+  local words=$1 what=$2
+  shift 2
+  local counted
+  counted=$(cat "$@" | wc -w)
+  if [ "$counted" -gt "$words" ]; then
+    echo "$what: $counted words, and $words are its budget"
+    found=1
+  fi
+}
+budget 28000 'docs/*.md' docs/*.md
+budget 1000 README.md README.md
+budget 300 docs/SCOPE.md docs/SCOPE.md
 exit $found

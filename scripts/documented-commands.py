@@ -3,8 +3,8 @@
 
     scripts/documented-commands.py target/release/cascade [--only TEXT] [--list]
 
-Commands are the lines of shell blocks (fenced with `sh`, or indented by four spaces) that begin with `cascade`,
-`cascade-lab` or `cargo run --release --`, of README.md, docs/*.md and the other pages with commands. Those of a page run in their order, in one
+Commands are the lines of shell blocks (fenced with `sh`, or indented by four spaces) that begin with `cascade`, `cascade-lab`
+(which is in the same folder as `cascade`) or `cargo run --release --`, of README.md, docs/*.md and the other pages with commands. Those of a page run in their order, in one
 folder. tests/documented/commands.toml has the files that are there at the beginning, what makes work shorter (`--limit 50`
 becomes `--limit 1`), and the lines that cannot run here with the reason. Any other line must succeed; a rule that no line
 uses is an error too.
@@ -78,9 +78,8 @@ def documented():
         for path in sorted(ROOT.glob(pattern)):
             page = str(path.relative_to(ROOT))
             for number, line in shell_lines(path.read_text()):
-                text = without_comment(line)
+                text = without_comment(line).replace("cargo run --release -- ", "cascade ")
                 text = text.replace("cargo run --release -p cascade-lab -- ", "cascade-lab ")
-                text = text.replace("cargo run --release -- ", "cascade ")
                 if re.match(r"([^|]*\| *)?cascade(-lab)?( |$)", text):
                     yield Command(page, number, text)
 
@@ -163,8 +162,8 @@ def served(process):
 
 def prepare(home, program, rules):
     (home / "bin").mkdir(parents=True)
-    (home / "bin" / "cascade").symlink_to(program)
-    (home / "bin" / "cascade-lab").symlink_to(program.with_name("cascade-lab"))
+    for name in ["cascade", "cascade-lab"]:
+        (home / "bin" / name).symlink_to(program.with_name(name))
     files = home / "files"
     files.mkdir()
     for entry in ["configs", "crates", "docs", "ngram-data", "traces", "README.md"]:

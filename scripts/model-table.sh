@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the table of docs/models.md: which checkpoints load in which formats, whether their logits
+# Writes the table of tests/goldens/models.md: which checkpoints load in which formats, whether their logits
 # are those of Hugging Face transformers, and whether cascades and trees change nothing.
 #
 #   scripts/model-table.sh [FORMATS]
@@ -23,4 +23,4 @@ trap 'rm -rf "$made"' EXIT
 [ -z "${1:-}" ] || cp -r "$1"/. "$made"
 CASCADE_MODEL_FORMATS=$made CASCADE_WRITE_MODEL_TABLE=1 \
   cargo test --workspace --test config -- the_table_of_models_is_what_the_models_do
-git diff --stat -- docs/models.md
+git diff --stat -- tests/goldens/models.md

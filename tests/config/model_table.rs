@@ -1,7 +1,7 @@
-//! The table of models in docs/models.md: every checkpoint of tests/goldens, in every format that
+//! The table tests/goldens/models.md: every checkpoint of tests/goldens, in every format that
 //! there is, loaded as a user would load it.
 //!
-//! Checks the safetensors that are committed, and that docs/models.md says so.
+//! Checks the safetensors that are committed, and that tests/goldens/models.md says so.
 //! scripts/model-table.sh makes the other formats and writes the table.
 
 use std::collections::BTreeMap;
@@ -293,7 +293,7 @@ fn lines() -> Vec<Line> {
 const BEGIN: &str = "<!-- made by scripts/model-table.sh -->\n";
 const END: &str = "<!-- end -->";
 
-/// docs/models.md with these lines as its table.
+/// tests/goldens/models.md with these lines as its table.
 fn with_table(page: &str, lines: &[Line]) -> String {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
@@ -310,7 +310,7 @@ fn with_table(page: &str, lines: &[Line]) -> String {
 #[test]
 fn the_table_of_models_is_what_the_models_do() {
     let lines = lines();
-    let file = repository().join("docs/models.md");
+    let file = repository().join("tests/goldens/models.md");
     let page = fs::read_to_string(&file).unwrap();
     if std::env::var_os(WRITE).is_some() {
         fs::write(&file, with_table(&page, &lines)).unwrap();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the files that the documentation's commands name, in the current folder: look-alikes of models and datasets of the hub
-# ($HF_HUB_CACHE), tiny dumps, tables, recordings and configurations. $REPOSITORY is the project's folder; `cascade` is on the
-# path.
+# ($HF_HUB_CACHE), tiny dumps, tables, recordings and configurations. $REPOSITORY is the project's folder; `cascade` and `cascade-lab`
+# are on the path.
 set -euo pipefail
 lookalikes=$REPOSITORY/tests/lookalikes
 data=$REPOSITORY/crates/cascade-eval/tests/data
@@ -61,7 +61,6 @@ for dump in enwiki-latest-pages-articles-multistream enwiki-20240601-pages-artic
   cp "$hostile/corpus/good.xml.bz2" "$dump.bz2"
   cp "$hostile/corpus/good.xml.bz2" "${dump%.xml}.xml.bz2"
 done
-cp "$hostile/corpus/good.parquet" shard-0.parquet
 
 # Configurations of released models: the shipped tables are for the real vocabularies.
 rm configs && cp -R "$REPOSITORY/configs" configs

@@ -24,7 +24,7 @@ pub struct JobArgs {
     pub decoding: DecodingArgs,
 
     /// Device of all models, overriding the configuration: auto, cpu or cuda:N, or candle:cpu and
-    /// others of the second engine (docs/candle.md). auto is the first GPU if it can be used, else
+    /// others of the second engine (docs/gpu.md). auto is the first GPU if it can be used, else
     /// the CPU.
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceSpec>,

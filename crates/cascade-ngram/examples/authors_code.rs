@@ -1,6 +1,6 @@
 //! What the differences between Max-Gram as defined and as in the code of the paper's authors are
 //! worth, replayed on recorded outputs: tokens per forward of the target (see
-//! `docs/authors-code.md`).
+//! `docs/reproduce.md`).
 //!
 //! ```text
 //! cargo run --release -p cascade-ngram --example authors_code -- \

@@ -9,7 +9,7 @@ use cascade_config::{AssembleOptions, Config};
 use cascade_traces::trace::Trace;
 use cascade_traces::{AssumedCosts, AssumedReplays, AssumedReport};
 
-/// Milliseconds of forwards by rows of TinyLlama's shape, as docs/cpu.md has them: assumed here.
+/// Milliseconds of forwards by rows of TinyLlama's shape in docs/benchmarks.md: assumed here.
 const CURVES: [(&str, [(usize, f64); 4]); 3] = [
     ("bf16", [(1, 65.0), (8, 68.8), (16, 88.7), (32, 174.0)]),
     ("q8_0", [(1, 38.6), (8, 41.8), (16, 65.0), (32, 127.8)]),
