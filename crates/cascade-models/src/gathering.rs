@@ -10,6 +10,7 @@ pub use batcher::{BatchCounts, BatchForward, BatchedSession, Batcher, Participan
 use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
 pub use workers::Workers;
 
+use crate::network::CHUNK;
 use crate::session::{Scoring, Session};
 
 /// A call of [`score`](cascade_core::Scorer::score) among several.
@@ -84,7 +85,7 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     let Some((first, _)) = calls.first() else {
         return Forward::default();
     };
-    let (model, chunk) = (Arc::clone(first.model()), first.chunk());
+    let model = Arc::clone(first.model());
     let mut calls = calls;
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
@@ -103,7 +104,7 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
             .zip(&waiting)
             .filter_map(|(need, waits)| (!waits).then_some(*need))
             .collect();
-        let mut shares = shares(&taking_part, chunk, company).into_iter();
+        let mut shares = shares(&taking_part, CHUNK, company).into_iter();
         let share = |waits| if waits { None } else { shares.next().flatten() };
         waiting.into_iter().map(share).collect()
     } else {
@@ -111,7 +112,7 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         needs
             .iter()
             .enumerate()
-            .map(|(turn, need)| (turn == 0).then(|| need.context.min(chunk)))
+            .map(|(turn, need)| (turn == 0).then(|| need.context.min(CHUNK)))
             .collect::<Vec<_>>()
     };
     let rows: Vec<_> = calls

@@ -145,10 +145,10 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
     };
     let cpu = loader.backend();
     let mut warnings = config.warnings().to_vec();
-    warnings.extend(cpu.notes());
+    warnings.extend(cpu.held().sentences());
     warnings.extend(weights.0.notes());
     let shared = network.weight_bytes(info.parameters_of_all_rows - info.parameters);
-    let bytes_per_forward = cpu.weight_bytes(info.parameters) + shared;
+    let bytes_per_forward = cpu.held().bytes_of(info.parameters) + shared;
     refuse_leftovers(&weights.0, &config)?;
     Ok(Head {
         name: files.name.clone(),

@@ -9,7 +9,7 @@ use cascade_core::{
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::network::{NewRows, Read, Sequence};
+use crate::network::{NewRows, Read, Sequence, CHUNK};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
 use crate::Model;
@@ -203,11 +203,6 @@ impl Session {
         scoring.context.len() - self.cache.context.len()
     }
 
-    /// Rows of one forward at most, as far as the context goes.
-    pub(crate) fn chunk(&self) -> usize {
-        self.cache.sequence.chunk()
-    }
-
     /// The next rows of a call: as many tokens of the context as are allowed, and the tree if none
     /// is left.
     pub(crate) fn new_rows<'a>(
@@ -332,7 +327,7 @@ impl Scorer for Session {
         let model = Arc::clone(&self.model);
         loop {
             self.adopt(&mut scoring);
-            let rows = self.new_rows(&mut scoring, self.chunk());
+            let rows = self.new_rows(&mut scoring, CHUNK);
             let given = model.network().forward(vec![rows]).pop();
             if let Some(answer) = given.and_then(|given| self.take(&mut scoring, given)) {
                 return answer;

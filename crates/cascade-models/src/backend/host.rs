@@ -1,5 +1,6 @@
 //! Sequences on the CPU, and which row sees which key at what distance.
 
+use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -161,19 +162,34 @@ fn check_source(info: &ModelInfo, tokens: usize) -> Result<()> {
 #[derive(Debug)]
 pub(super) struct PerWindow<T>(Vec<(Option<NonZeroUsize>, T)>);
 
-impl<T> PerWindow<T> {
-    pub(super) fn new() -> Self {
+impl<T> Default for PerWindow<T> {
+    fn default() -> Self {
         Self(Vec::new())
     }
+}
 
+impl<T> PerWindow<T> {
     /// What there is for `window`, or what `make` makes.
     pub(super) fn of(&mut self, window: Option<NonZeroUsize>, make: impl FnOnce() -> T) -> &T {
-        let found = self.0.iter().position(|(other, _)| *other == window);
-        let place = found.unwrap_or_else(|| {
-            self.0.push((window, make()));
-            self.0.len() - 1
-        });
-        &self.0[place].1
+        let Ok(made) = self.try_of(window, || Ok::<_, Infallible>(make()));
+        made
+    }
+
+    /// What there is for `window`, or what `make` makes unless it fails.
+    pub(super) fn try_of<E>(
+        &mut self,
+        window: Option<NonZeroUsize>,
+        make: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<&T, E> {
+        let known = self.0.iter().position(|(other, _)| *other == window);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                self.0.push((window, make()?));
+                self.0.len() - 1
+            }
+        };
+        Ok(&self.0[index].1)
     }
 }
 
@@ -296,7 +312,7 @@ fn encode<'a>(
             if sequence.encoded.is_some() {
                 return Ok(());
             }
-            if model.layers.encoder_stages() == 0 {
+            if !model.layers.has_encoder() {
                 sequence.encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
                 return Ok(());
             }
@@ -328,7 +344,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
     let mut caches: Vec<[Cache; 2]> = sequences
         .iter()
         .map(|sequence| {
-            let shapes = [CacheShape { layers: 2, ..shape }, shape];
+            let shapes = [CacheShape { layers: 1, ..shape }, shape];
             shapes.map(|shape| {
                 let mut cache = backend.cache(shape);
                 cache.reserve(sequence.source.len());
@@ -348,7 +364,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
             hidden_rows: 0,
         });
     backend.run(info, texts.collect(), &mut |forward| {
-        (0..layers.encoder_stages()).for_each(|stage| layers.encode(stage, forward));
+        layers.encode(forward);
     });
     for (sequence, [_, mut encoded]) in sequences.into_iter().zip(caches) {
         encoded.commit(sequence.source.len());
@@ -419,10 +435,6 @@ fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> C
 }
 
 impl Sequence for HostSequence {
-    fn chunk(&self) -> usize {
-        512
-    }
-
     fn cache_bytes(&self) -> usize {
         let of_source = self.encoded.as_ref().map_or(0, |encoded| encoded.bytes());
         self.cache.bytes() + of_source

@@ -142,7 +142,7 @@ impl First {
 ///
 /// # Errors
 /// As [`pack`].
-#[cfg(any(feature = "gpu", feature = "candle"))]
+#[cfg(feature = "candle")]
 pub(crate) fn blocks(
     format: Format,
     name: Named<'_>,
