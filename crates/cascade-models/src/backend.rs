@@ -99,11 +99,11 @@ pub(crate) struct HeadNorms<B: Backend> {
 /// with a bias by distance.
 #[derive(Debug)]
 pub(crate) enum AttentionSpan<'a, B: Backend> {
-    /// All of them.
+    /// All positions.
     Whole,
-    /// So many, the row's own included.
+    /// So many positions, the row's own included.
     Window(NonZeroUsize),
-    /// All of them, with a bias by distance, which is the same in all layers of a forward.
+    /// All positions, with a bias by distance, the same in all layers of a forward.
     Biased(&'a B::RelativeBias),
 }
 
@@ -156,7 +156,7 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     /// A sequence with nothing in it.
     fn sequence(model: Arc<BackendNetwork<Self>>) -> Self::Sequence;
 
-    /// As [`Network::forward`].
+    /// Carries out [`Network::forward`].
     fn forward(
         model: &BackendNetwork<Self>,
         texts: Vec<NewRows<'_, Self::Sequence>>,

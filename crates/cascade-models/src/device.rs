@@ -70,7 +70,7 @@ impl DeviceSpec {
         })
     }
 
-    /// This GPU if it can be used, else the CPU.
+    /// The device for [`Auto`](Self::Auto): this GPU if it can be used, else the CPU.
     fn choose(gpu: Option<Self>) -> OpenDevice {
         let cpu = |no_gpu| OpenDevice {
             device: Device::Cpu,
@@ -101,7 +101,7 @@ impl DeviceSpec {
     }
 }
 
-/// What it takes to compute on a vendor's GPUs.
+/// The error of a build without a vendor's GPUs: how to build one with them.
 fn not_built(vendor: &str, feature: &str) -> String {
     format!(
         "this build computes on no {vendor} GPU; `cargo build --release --package cascade-cli \

@@ -36,7 +36,7 @@ pub enum Error {
     UnsupportedModel {
         /// The config.json.
         file: String,
-        /// Its `model_type`, or what stands in for it.
+        /// The `model_type` there, or what stands in for it.
         model_type: String,
     },
 
@@ -50,7 +50,7 @@ pub enum Error {
         files: String,
         /// Number of such tensors.
         count: usize,
-        /// One of them.
+        /// The name of one of these tensors.
         example: String,
     },
 
@@ -91,7 +91,7 @@ pub enum Error {
         model: String,
         /// Parameters of the model.
         parameters: usize,
-        /// What it was to compute in.
+        /// The type that was asked for.
         dtype: DType,
         /// A type that takes less.
         smaller: Option<DType>,
@@ -109,7 +109,7 @@ pub enum Error {
     OutOfMemory {
         /// Name of the tensor.
         tensor: String,
-        /// Its size in memory.
+        /// Bytes that the tensor takes in memory.
         bytes: usize,
         /// What the system said.
         source: std::io::Error,
@@ -177,7 +177,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What it is about.
+    /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Checkpoint(_) | Self::LeftoverLayers { .. } => ErrorKind::Files,
@@ -194,7 +194,7 @@ impl Error {
         }
     }
 
-    /// What it means that there is no memory for a matrix.
+    /// The error for a matrix that there is no memory for.
     pub(crate) fn no_memory(
         tensor: &str,
         format: Format,

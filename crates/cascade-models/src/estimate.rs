@@ -86,13 +86,13 @@ impl MemoryEstimate {
         }
     }
 
-    /// All of it.
+    /// Weights, cache and workspace together.
     pub fn total(&self) -> usize {
         let with_cache = self.weights.saturating_add(self.cache);
         with_cache.saturating_add(self.workspace)
     }
 
-    /// Both models together.
+    /// The estimate of two models together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

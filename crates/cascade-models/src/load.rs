@@ -19,9 +19,9 @@ use crate::{
 /// How a model is loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Where it computes.
+    /// Where the model computes.
     pub device: Device,
-    /// What it computes in; weights are converted when they are read.
+    /// The type that the model computes in; weights are converted when they are read.
     pub dtype: DType,
     /// What keys and values are held in: with our kernels f32 if nothing is said, with candle
     /// always what the model computes in.
@@ -76,7 +76,7 @@ pub struct LoadedModel {
     pub eos_token_ids: Vec<TokenId>,
     /// What generation_config.json asks for and is not done, in sentences.
     pub generation_warnings: Vec<String>,
-    /// What it computes in.
+    /// The type that the model computes in.
     pub dtype: DType,
     /// The files it was loaded from.
     pub files: ModelFiles,

@@ -46,7 +46,7 @@ impl Model {
         }
     }
 
-    /// The same, with more that the user should know.
+    /// Adds warnings for the user.
     pub(crate) fn with_warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
         self
@@ -170,7 +170,7 @@ impl Model {
         &*self.network
     }
 
-    /// The same on the CPU, for what shares its weights; `None` for a model on another device.
+    /// The network on the CPU, for heads that share its weights; `None` on another device.
     pub(crate) fn on_cpu(&self) -> Option<Arc<BackendNetwork<Cpu>>> {
         let network: Arc<dyn Any + Send + Sync> = Arc::clone(&self.network) as _;
         network.downcast().ok()

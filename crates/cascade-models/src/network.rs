@@ -71,7 +71,7 @@ impl CacheUse<'_> {
 #[derive(Debug)]
 pub(crate) struct NewRows<'a, S: ?Sized = dyn Sequence> {
     pub(crate) sequence: &'a mut S,
-    /// It begins where the sequence ends.
+    /// The rows, which begin where the sequence ends.
     pub(crate) plan: Plan<'a>,
     pub(crate) read: Read,
 }
@@ -87,7 +87,7 @@ pub(crate) enum Read {
 }
 
 impl Read {
-    /// Of how many rows of `plan`, from the last one, logits are read.
+    /// How many rows of `plan`, from the last one, logits are read of.
     pub(crate) fn logits(self, plan: &Plan<'_>) -> usize {
         match self {
             Self::Hidden(..) => 0,
@@ -118,7 +118,7 @@ pub(crate) trait Sequence: Any + Debug + Send {
         0
     }
 
-    /// Its keys and values and those of the source, which sequences of one network can
+    /// Keys and values of the sequence and of the source, which sequences of one network can
     /// [share](Cache::share), where they lie in pages.
     fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
         None

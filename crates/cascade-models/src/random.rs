@@ -144,7 +144,7 @@ fn value(seed: u64, i: u64) -> f32 {
     (mixed(seed, i) >> 40) as f32 * (2.0 / (1u64 << 24) as f32) - 1.0
 }
 
-/// The same as 64 bits.
+/// 64 bits that look random, the `i`th of a sequence.
 fn mixed(seed: u64, i: u64) -> u64 {
     let mut x = seed.wrapping_add(i);
     x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -93,7 +93,7 @@ impl Session {
         self.sharing.begin(prefixes);
     }
 
-    /// The same, which adds the bytes of its keys and values to `all` as long as it is there.
+    /// Adds the bytes of the session's keys and values to `all` as long as the session lives.
     pub(crate) fn counted_in(mut self, all: &Arc<AtomicUsize>) -> Self {
         self.counted.all = Arc::clone(all);
         self
@@ -266,7 +266,7 @@ pub(crate) struct Scoring {
     kept: usize,
     /// How many tokens of the context the forward under way computes.
     piece: usize,
-    /// Of the context, as far as it has been computed.
+    /// Hidden states of the context, as far as they have been computed.
     hidden: HiddenStates,
 }
 

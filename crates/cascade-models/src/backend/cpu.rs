@@ -364,7 +364,7 @@ pub(crate) struct CpuForward<'a> {
 struct Text<'a> {
     input: HostInput<'a>,
     positions: Vec<u32>,
-    /// Of self-attention, once a layer has asked for it.
+    /// What is added to the scores of self-attention, once a layer has asked for it.
     biases: PerWindow<HostBias>,
     /// `[heads, rows, head size]`.
     queries: Vec<f32>,

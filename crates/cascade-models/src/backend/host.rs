@@ -24,7 +24,7 @@ pub(super) struct HostInput<'a> {
     pub(super) wanted: usize,
     /// Hidden states that are wanted.
     pub(super) hidden: HiddenLayers,
-    /// Of how many rows, from the last one.
+    /// How many rows, from the last one, hidden states are wanted of.
     pub(super) hidden_rows: usize,
 }
 
@@ -235,7 +235,7 @@ impl RelativeBias {
         &self.entries
     }
 
-    /// Of a key so many positions before its query.
+    /// The entry of a key so many positions before its query.
     fn entry(&self, distance: isize) -> usize {
         (self.reach + distance.clamp(-self.reach, self.reach)) as usize
     }
@@ -372,7 +372,28 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
     }
 }
 
-/// Runs the rows of all texts, whose sources are encoded.
+/// The input of a forward over the new rows of a text.
+fn input_of<'a>(
+    BackendNetwork { backend, info, .. }: &BackendNetwork<Cpu>,
+    text: &'a mut NewRows<'_, HostSequence>,
+) -> HostInput<'a> {
+    let HostSequence { cache, encoded, .. } = &mut *text.sequence;
+    debug_assert_eq!(cache.len(), text.plan.first_position());
+    cache.reserve(text.plan.rows());
+    let (hidden, hidden_rows) = text.read.hidden(&text.plan);
+    HostInput {
+        rows: HostRows::Decoder(&text.plan),
+        sequence: cache,
+        source: SourceCache::Read(
+            encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
+        ),
+        wanted: text.read.logits(&text.plan),
+        hidden,
+        hidden_rows,
+    }
+}
+
+/// Runs the rows of all texts; their sources are encoded.
 fn decode(
     model: &BackendNetwork<Cpu>,
     mut texts: Vec<&mut NewRows<'_, HostSequence>>,
@@ -385,25 +406,7 @@ fn decode(
     if texts.is_empty() {
         return Vec::new();
     }
-    let inputs: Vec<HostInput<'_>> = texts
-        .iter_mut()
-        .map(|text| {
-            let HostSequence { cache, encoded, .. } = &mut *text.sequence;
-            debug_assert_eq!(cache.len(), text.plan.first_position());
-            cache.reserve(text.plan.rows());
-            let (hidden, hidden_rows) = text.read.hidden(&text.plan);
-            HostInput {
-                rows: HostRows::Decoder(&text.plan),
-                sequence: cache,
-                source: SourceCache::Read(
-                    encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
-                ),
-                wanted: text.read.logits(&text.plan),
-                hidden,
-                hidden_rows,
-            }
-        })
-        .collect();
+    let inputs: Vec<HostInput<'_>> = texts.iter_mut().map(|text| input_of(model, text)).collect();
     let whole = inputs
         .iter()
         .any(|input| input.wanted > 0 || input.hidden.contains(HiddenLayer::Last));

@@ -45,7 +45,7 @@ impl<B: Backend> Layer<B> {
         forward.project(&self.qkv, transform, i);
     }
 
-    /// From these to the inner layer of the feed-forward network.
+    /// Attention and the inner layer of the feed-forward network, from queries, keys and values.
     pub(crate) fn attend(&self, forward: &mut dyn Forward<B>, activation: Activation, i: usize) {
         let span = self
             .kind

@@ -73,7 +73,7 @@ fn cpu_model(config: Value, dtype: DType, cache: Option<CacheType>) -> Arc<Model
     random_model(config, &options).unwrap()
 }
 
-/// Both architectures in every type.
+/// Models of both architectures in a type.
 fn models(dtype: DType, cache: Option<CacheType>) -> Vec<Arc<Model>> {
     let mut llama = random::llama();
     llama["max_position_embeddings"] = json!(1000);

@@ -110,7 +110,7 @@ fn a_llama_session_has_no_memory() {
     random_walk(&llama(), 4, 2000, |_| Vec::new());
 }
 
-/// Of demo models on the CPU, whose sizes make whole blocks.
+/// Demo models have sizes that make whole blocks.
 #[test]
 fn no_type_has_a_memory() {
     for dtype in DType::ALL {
