@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What several programs say of the same text with the same weights: logits, greedy tokens and milliseconds, pair by pair.
 
-    cascade bench model --shape vicuna-7b --random-weights --device cuda:0 --contexts 512 --rows 1 --logits ours.json
-    cascade bench model --shape vicuna-7b --random-weights --device candle:cuda:0 --contexts 512 --rows 1 --logits candle.json
+    cascade bench model --shape vicuna-7b --random-weights --dtype bf16 --contexts 512 --rows 1 --logits ours.json
+    cascade bench model --shape vicuna-7b --random-weights --device cuda:0 --contexts 512 --rows 1 --logits candle.json
     python benches/gpu_transformers.py --shape vicuna-7b --like ours.json --logits pytorch.json
     python benches/compare_logits.py ours.json candle.json pytorch.json
 

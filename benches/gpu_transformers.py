@@ -31,13 +31,12 @@ import torch
 import transformers
 
 HERE = Path(__file__).resolve().parent
-# In a pack of scripts/check-gpu.sh they lie beside this file.
-SHAPES = [HERE / "shapes.json", HERE.parent / "crates" / "product" / "cascade-models" / "src" / "shapes.json"]
+SHAPES = HERE.parent / "crates" / "cascade-models" / "src" / "shapes.json"
 WARM_UP = 10
 
 
 def main():
-    shapes = json.loads(next(file for file in SHAPES if file.exists()).read_text())
+    shapes = json.loads(SHAPES.read_text())
     args = arguments(list(shapes))
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit("there is no CUDA GPU that torch can use")

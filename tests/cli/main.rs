@@ -12,7 +12,6 @@ mod commands;
 mod common;
 mod coupled;
 mod gguf;
-mod gpu_driver;
 mod interrupts;
 mod lookalikes;
 mod memory;

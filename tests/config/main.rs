@@ -5,8 +5,6 @@ mod bad_configs;
 mod batch;
 mod demo_greedy;
 mod drafting_heads;
-#[cfg(feature = "gpu")]
-mod gpu_greedy;
 mod heads;
 mod memory;
 mod model_table;

@@ -74,7 +74,6 @@ fn two_models_that_fit_alone_but_not_together() {
         .unwrap_or(Device::Cpu)
         .free_memory()
         .unwrap()
-        .unwrap()
         .bytes;
     let folder = tempfile::tempdir().unwrap();
     model(&folder.path().join("target"), free / 10 * 9);

@@ -23,8 +23,8 @@ pub struct JobArgs {
     #[command(flatten)]
     pub decoding: DecodingArgs,
 
-    /// Device of all models, overriding the configuration: auto, cpu or cuda:N, or candle:cpu and
-    /// others of the second engine (docs/gpu.md). auto is the first GPU if it can be used, else
+    /// Device of all models, overriding the configuration: auto, cpu, cuda:N or metal:N, or
+    /// candle:cpu, the second engine on the CPU. auto is the first GPU if it can be used, else
     /// the CPU.
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceSpec>,

@@ -50,7 +50,7 @@ pub(crate) struct ChatArgs {
     #[command(flatten)]
     decoding: DecodingArgs,
 
-    /// Device, overriding the configuration: auto, cpu or cuda:N.
+    /// Device, overriding the configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 

@@ -44,7 +44,7 @@ pub(crate) struct InitArgs {
     #[command(flatten)]
     decoding: DecodingArgs,
 
-    /// Device of all models: auto, cpu or cuda:N.
+    /// Device of all models: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascade_eval::ForwardCheck;
-use cascade_models::{parse_device, random_twin, DType, Device, HubOptions, LoadOptions};
+use cascade_models::{parse_device, random_model, DType, Device, HubOptions, LoadOptions};
 use serde_json::{json, Map, Value};
 
 use crate::exit::ExitCode;
@@ -29,7 +29,7 @@ pub(crate) fn doctor(json: bool) -> Result<ExitCode> {
 }
 
 /// What there is to say; lists are arrays.
-fn rows() -> [(&'static str, Value); 16] {
+fn rows() -> [(&'static str, Value); 14] {
     let hub = HubOptions::from_env();
     let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().into();
     [
@@ -42,11 +42,9 @@ fn rows() -> [(&'static str, Value); 16] {
         ("cpu model", cpu_model().into()),
         ("threads", threads().into()),
         ("cpu", "ok".into()),
-        ("cuda:0", cuda().into()),
-        ("cuda:0 kernels", kernels().into()),
         ("candle:cpu", candle("candle:cpu").into()),
-        ("candle:cuda:0", candle("candle:cuda:0").into()),
-        ("candle:metal:0", candle("candle:metal:0").into()),
+        ("cuda:0", candle("cuda:0").into()),
+        ("metal:0", candle("metal:0").into()),
         ("hub", endpoint(&hub).into()),
         ("hub cache", folder(&hub.cache).into()),
         (
@@ -111,26 +109,6 @@ fn threads() -> String {
     }
 }
 
-fn cuda() -> String {
-    match parse_device("cuda:0") {
-        Ok(Device::Gpu(gpu)) => match gpu.memory() {
-            Ok((used, all)) => {
-                let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
-                format!(
-                    "{}, {:.1} of {:.1} GiB in use",
-                    gpu.name(),
-                    gib(used),
-                    gib(all)
-                )
-            }
-            Err(error) => format!("{}, but {error}", gpu.name()),
-        },
-        // What computes there instead is said below.
-        Ok(_) => "not with our kernels".to_owned(),
-        Err(error) => format!("no: {error}"),
-    }
-}
-
 /// Whether a device of candle's can be used, and computes what our kernels do on the CPU.
 fn candle(device: &str) -> String {
     let device = match parse_device(device) {
@@ -169,46 +147,13 @@ fn agrees(device: &Device) -> Result<bool> {
                 dtype: DType::F32,
                 ..LoadOptions::default()
             };
-            random_twin(config.clone(), &options).map(|model| model.session())
+            random_model(config.clone(), &options).map(|model| model.session())
         };
         let (mut there, mut here) = (session(device)?, session(&Device::Cpu)?);
         let compared = check.run(&mut there, Some(&mut here))?;
         all &= compared.iter().all(|forward| forward.passes(MOST, false));
     }
     Ok(all)
-}
-
-/// Whether every kernel computes what the CPU does, and what the GPU and its driver can do.
-fn kernels() -> String {
-    let Ok(Device::Gpu(gpu)) = parse_device("cuda:0") else {
-        return "not checked".to_owned();
-    };
-    let facts = gpu.facts();
-    let (major, minor) = facts.capability;
-    let overlap = match (facts.overlaps, facts.can_overlap) {
-        (true, _) => "launches overlap",
-        (false, true) => "launches do not overlap (CASCADE_GPU_OVERLAP=1)",
-        (false, false) => "launches cannot overlap",
-    };
-    let found = match gpu.self_test() {
-        Err(error) => error.to_string(),
-        Ok(checks) => {
-            let wrong: Vec<String> = checks
-                .iter()
-                .filter(|check| check.fault.is_some())
-                .map(ToString::to_string)
-                .collect();
-            if wrong.is_empty() {
-                format!("{} ok", checks.len())
-            } else {
-                format!("WRONG: {}", wrong.join("; "))
-            }
-        }
-    };
-    format!(
-        "{found}; {}, compute capability {major}.{minor}, {} blocks at once, {overlap}",
-        facts.driver, facts.slots
-    )
 }
 
 fn endpoint(hub: &HubOptions) -> String {

@@ -50,7 +50,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     decoding: DecodingArgs,
 
-    /// Device of all models, overriding the configuration: auto, cpu or cuda:N.
+    /// Device of all models, overriding the configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 

@@ -46,7 +46,7 @@ const TREE_DEPTH: usize = 24;
 /// [`Auto`](DeviceSpec::Auto), but what it stands for.
 pub fn default_nodes(device: DeviceSpec) -> usize {
     match device {
-        DeviceSpec::Cuda(_) => 32,
+        DeviceSpec::Cuda(_) | DeviceSpec::Metal(_) => 32,
         _ => 8,
     }
 }

@@ -234,7 +234,7 @@ impl ModelPool {
                 None => by_device.push(Caches {
                     spec: opened.spec,
                     bytes,
-                    free: opened.device.free_memory().map_err(fail)?,
+                    free: opened.device.free_memory(),
                 }),
             }
         }
@@ -242,10 +242,10 @@ impl ModelPool {
     }
 
     fn check_demand(&self, config: &Config, spec: DeviceSpec, demand: &Demand<'_>) -> Result<()> {
-        let device = self.device(demand.model).map(|opened| opened.device);
-        let free = device
-            .and_then(|device| device.free_memory())
+        let opened = self
+            .device(demand.model)
             .map_err(|source| Error::model(&config.label, "device", source))?;
+        let free = opened.device.free_memory();
         let Some(free) = free.filter(|free| demand.total.total() > free.bytes) else {
             return Ok(());
         };

@@ -185,23 +185,15 @@ impl ModelPool {
         Ok(devices.entry(spec).or_insert(opened).clone())
     }
 
-    /// What was decided in the user's place when devices were opened, in sentences. That there is
-    /// no GPU's driver is no news unless the user has asked for a device.
+    /// What was decided in the user's place when devices were opened, in sentences.
     pub fn notes(&self) -> Vec<String> {
         let devices = lock(&self.devices);
         let auto = devices.get(&DeviceSpec::Auto);
-        let is_news = |opened: &&OpenDevice| !opened.no_driver || self.options.device.is_some();
-        let reason = auto
-            .filter(is_news)
-            .and_then(|opened| opened.no_gpu.as_ref());
-        let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
-        let mut fallbacks: Vec<String> = devices
-            .values()
-            .filter_map(|opened| opened.fallback.clone())
-            .collect();
-        fallbacks.sort();
-        fallbacks.dedup();
-        note.into_iter().chain(fallbacks).collect()
+        let no_gpu = auto.and_then(|opened| opened.no_gpu.as_ref());
+        no_gpu
+            .map(|reason| format!("models compute on the CPU: {reason}"))
+            .into_iter()
+            .collect()
     }
 
     /// What costs must be of to be those of a model. Nothing is loaded.

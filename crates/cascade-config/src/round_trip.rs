@@ -132,8 +132,17 @@ impl Draw {
     }
 
     fn device(&mut self) -> DeviceSpec {
-        let cuda = DeviceSpec::Cuda(self.count());
-        self.of(&[DeviceSpec::Auto, DeviceSpec::Cpu, cuda])
+        let gpus = [
+            DeviceSpec::Cuda(self.count()),
+            DeviceSpec::Metal(self.count()),
+        ];
+        self.of(&[
+            DeviceSpec::Auto,
+            DeviceSpec::Cpu,
+            DeviceSpec::CandleCpu,
+            gpus[0],
+            gpus[1],
+        ])
     }
 
     fn branching(&mut self) -> Branching {

@@ -37,7 +37,7 @@ pub(crate) struct Q8 {
     /// What sums of products with bytes that have 128 added begin at: -128 times the sum of the
     /// integers.
     pub(crate) of_bytes: i32,
-    /// The same of 4 bits with 8 added.
+    /// What sums of products with weights of 4 bits that have 8 added begin at.
     pub(crate) of_nibbles: i32,
 }
 
@@ -66,7 +66,7 @@ impl Default for Q8K {
 }
 
 impl Q8 {
-    /// Of integers and their sum.
+    /// A block of integers and their sum.
     #[inline(always)]
     pub(crate) fn new(words: [i32; 8], scale: f32, sum: i32) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Q8 {
 }
 
 impl Q8K {
-    /// Of integers and their sums by 16.
+    /// A block of integers and their sums by 16.
     #[inline(always)]
     pub(crate) fn new(words: [i32; 64], scale: f32, sums: [i32; 16]) -> Self {
         let pair = |i: usize| {
@@ -105,10 +105,12 @@ pub(crate) fn scale_of(greatest: f32) -> (f32, f32) {
 /// The scale, unless one over it is too large, for which values are as good as 0, or it is NaN.
 #[inline(always)]
 pub(crate) fn usable(scale: f32, inverse: f32) -> f32 {
-    match scale.is_finite() && inverse.is_finite() {
-        true => scale,
-        false if scale < 1.0 => 0.0,
-        false => f32::NAN,
+    if scale.is_finite() && inverse.is_finite() {
+        scale
+    } else if scale < 1.0 {
+        0.0
+    } else {
+        f32::NAN
     }
 }
 

@@ -216,7 +216,7 @@ struct Query<'a> {
     /// No key from here on is seen; all, if none is.
     visible: usize,
     bias: &'a [f32],
-    /// Where its answer begins.
+    /// Where the answer of the query begins.
     to: usize,
 }
 
@@ -386,7 +386,7 @@ impl Scored<'_> {
         count
     }
 
-    /// The same of two, without instructions of their own.
+    /// Scores of two queries, without instructions of their own.
     #[inline(always)]
     fn score_two<S: Simd>(&self, simd: S, queries: [&Query<'_>; 2], scores: &mut [f32]) -> usize {
         let [a, b] = queries;
@@ -567,7 +567,7 @@ impl Weighted<'_> {
 
 /// Values of some keys on their way into the answers of `Q` queries, which read them together.
 struct Mix<'a, const Q: usize> {
-    /// Of each query, one for each key. Hidden keys have none: 0.
+    /// Weights of each query, one for each key; 0 for hidden keys.
     weights: [&'a [f32]; Q],
     /// `[keys, dim]`.
     values: &'a [f32],
@@ -681,7 +681,7 @@ mod tests {
     use super::*;
     use crate::{Cache, CacheShape, CacheType};
 
-    /// The same in f64, straight from the definition.
+    /// Attention in f64, straight from the definition.
     fn exact(
         queries: &[f32],
         (heads, dim): (usize, usize),

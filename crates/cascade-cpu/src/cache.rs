@@ -10,7 +10,7 @@ use half::{bf16, f16};
 /// How keys and values are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheType {
-    /// As they were computed.
+    /// Single precision, as keys and values are computed.
     #[default]
     F32,
     /// Rounded to bf16.
@@ -20,10 +20,10 @@ pub enum CacheType {
 }
 
 impl CacheType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 3] = [Self::F32, Self::BF16, Self::F16];
 
-    /// Its name, as users write it.
+    /// The name of the type, as users write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -115,7 +115,7 @@ impl Page {
         page
     }
 
-    /// Its size.
+    /// Bytes of the page.
     pub fn bytes(&self) -> usize {
         match &self.store {
             Store::F32(store) => size_of_val(&store[..]),

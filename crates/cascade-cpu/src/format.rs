@@ -35,14 +35,14 @@ pub enum Format {
     Q4_0,
     /// Blocks of 256: eight times 32 weights of 4 bits, with a scale and a minimum of 6 bits each.
     Q4K,
-    /// The same with weights of 5 bits.
+    /// Blocks like those of `Q4K`, with weights of 5 bits.
     Q5K,
     /// Blocks of 256: sixteen times 16 weights of 6 bits, less 32, with a scale of 8 bits each.
     Q6K,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 8] = [
         Self::F32,
         Self::BF16,
@@ -54,7 +54,7 @@ impl Format {
         Self::Q6K,
     ];
 
-    /// Its name, as users write it.
+    /// The name of the format, as users write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -29,8 +29,9 @@ use crate::format::{Format, WIDTH};
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 1 << 14;
 
-/// The same into the first cache. Fewer lines can be on their way there than it takes to keep
-/// memory busy while a few rows are multiplied, so they come from the second cache.
+/// Bytes ahead that lines are fetched into the first cache. Fewer lines can be on their way there
+/// than it takes to keep memory busy while a few rows are multiplied, so they come from the second
+/// cache.
 #[cfg(target_arch = "x86_64")]
 const SHORTLY_AHEAD: usize = 1 << 12;
 
@@ -219,7 +220,7 @@ impl Wide {
         match self.0 {}
     }
 
-    /// The same of four queries with any multiple of four keys; scores of the next query begin
+    /// Scores of four queries with any multiple of four keys; those of the next query begin
     /// `width` later.
     pub(crate) fn scores_of_four(
         self,

@@ -1,4 +1,4 @@
-//! CPU kernels for transformer forwards, on plain slices: the twin of `cascade-gpu`.
+//! CPU kernels for transformer forwards, on plain slices.
 //!
 //! * [`Linear`]: a linear map of [`Packed`] weights, which lie in one of the [`Format`]s in the
 //!   order in which a product reads them; [`quantize`]: f32 to a format; [`Isa`]: the instructions

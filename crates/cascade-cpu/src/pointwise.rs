@@ -24,7 +24,7 @@ pub fn rms_norm(input: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     normed
 }
 
-/// The same, where the rows are.
+/// Norms rows where they are.
 pub fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], eps: f32) {
     vectorized(
         #[inline(always)]

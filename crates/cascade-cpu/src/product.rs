@@ -61,7 +61,7 @@ impl Linear {
         }
     }
 
-    /// The same with a bias `[outputs]`.
+    /// Adds a bias `[outputs]`.
     ///
     /// # Panics
     /// If it has another length.
@@ -109,7 +109,7 @@ impl Linear {
         })
     }
 
-    /// The same with the kernels of an instruction set, for comparisons.
+    /// [`forward`](Self::forward) with the kernels of an instruction set, for comparisons.
     ///
     /// # Panics
     /// As [`forward`](Self::forward); if this process cannot use it.
@@ -142,7 +142,7 @@ struct Panels<'a> {
 /// What a thread takes at a time: panels, and where their sums go.
 struct Task<'a> {
     panels: Panels<'a>,
-    /// As many panels that those gate.
+    /// As many panels that are gated.
     gated: Option<(Panels<'a>, Activation)>,
     /// Columns of each row of the product.
     columns: Vec<&'a mut [f32]>,

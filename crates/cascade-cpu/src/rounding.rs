@@ -51,7 +51,7 @@ pub(crate) fn round_rows(
     }
 }
 
-/// So many rows in blocks of at most `most`.
+/// The sizes of blocks of at most `most` rows that so many rows make.
 fn even_blocks(rows: usize, most: usize) -> Vec<usize> {
     let count = rows.div_ceil(most);
     let end = |block: usize| rows * block / count;

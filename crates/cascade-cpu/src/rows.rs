@@ -85,7 +85,7 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// Of a row whose greatest logit is `max`. Costs one exponential per token.
+    /// Probabilities of a row with the greatest logit `max`. Costs one exponential per token.
     pub fn new(row: &[f32], max: f32) -> Self {
         let sum = vectorized(
             #[inline(always)]
@@ -97,12 +97,12 @@ impl Softmax {
         }
     }
 
-    /// Of the most probable token.
+    /// The probability of the most probable token.
     pub fn greatest(self) -> f32 {
         self.scale
     }
 
-    /// Of a token with this logit.
+    /// The probability of a token with this logit.
     pub fn probability(self, logit: f32) -> f32 {
         exp(logit - self.max) * self.scale
     }
@@ -150,7 +150,7 @@ struct Selection {
 }
 
 impl Selection {
-    /// Of the first tokens of a row, as many as are wanted.
+    /// The top of the first tokens of a row, as many as are wanted.
     fn new(head: &[f32]) -> Self {
         let width = head.len();
         let mut candidates = Vec::with_capacity(2 * (width + LANES));

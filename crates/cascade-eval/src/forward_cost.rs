@@ -51,8 +51,8 @@ impl ForwardClock {
     /// What forwards of a model are timed by: a busy machine counts for nothing where a single
     /// thread computes.
     pub fn of(model: &Model) -> Self {
-        let on_cpu = model.launches(1).is_none();
-        if on_cpu && compute_threads() == 1 {
+        // Our kernels, on the CPU, are those that take rows of several texts.
+        if model.gathers() && compute_threads() == 1 {
             Self::Cpu
         } else {
             Self::Wall

@@ -5,20 +5,15 @@
 //! out:
 //!
 //! * [`cpu`]: weights of any format on the CPU, with the kernels of `cascade-cpu`.
-//! * [`gpu`]: f32 and bf16 on NVIDIA GPUs, with the kernels of `cascade-gpu`.
 //! * [`candle`]: the devices of candle, with its tensors.
 
-#[cfg(test)]
-#[cfg(all(feature = "gpu", feature = "candle"))]
-mod by_operation;
 #[cfg(feature = "candle")]
-mod candle;
+pub(crate) mod candle;
 pub(crate) mod cpu;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod host;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -30,22 +25,11 @@ pub use cpu::compute_threads;
 
 use crate::dtype::Types;
 pub(crate) use crate::info::{Heads, ModelInfo};
-use crate::network::{CacheUse, LaunchCost, Network, NewRows, Sequence};
+use crate::network::{CacheUse, Network, NewRows, Sequence};
 use crate::weights::Provider;
-#[cfg(any(feature = "gpu", feature = "candle"))]
+#[cfg(feature = "candle")]
 use crate::Error;
 use crate::{Device, Result};
-
-/// How the outputs of a linear map are used, which a backend may order them by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outputs {
-    /// As they come, parts side by side.
-    SideBySide,
-    /// The first part is a gate for the second.
-    Gated,
-    /// Heads of queries, keys and values, of which queries and keys are rotated by position.
-    Rotated,
-}
 
 /// A linear map as a checkpoint has it: one or several matrices `[outputs, inputs]` of the same
 /// input.
@@ -55,24 +39,28 @@ pub(crate) struct LinearSpec<'a> {
     /// several below one another.
     pub(crate) parts: &'a [(String, usize)],
     pub(crate) inputs: usize,
-    pub(crate) outputs: Outputs,
+    /// Whether the first half of the outputs is a gate for the second.
+    pub(crate) gated: bool,
     /// Whether each part has a bias.
     pub(crate) bias: bool,
 }
 
 impl<'a> LinearSpec<'a> {
-    /// Without bias, parts side by side.
+    /// A map without bias or gate.
     pub(crate) fn new(inputs: usize, parts: &'a [(String, usize)]) -> Self {
         Self {
             parts,
             inputs,
-            outputs: Outputs::SideBySide,
+            gated: false,
             bias: false,
         }
     }
 
-    pub(crate) fn used_as(self, outputs: Outputs) -> Self {
-        Self { outputs, ..self }
+    pub(crate) fn gated(self) -> Self {
+        Self {
+            gated: true,
+            ..self
+        }
     }
 
     pub(crate) fn with_bias(self, bias: bool) -> Self {
@@ -111,11 +99,11 @@ pub(crate) struct HeadNorms<B: Backend> {
 /// with a bias by distance.
 #[derive(Debug)]
 pub(crate) enum AttentionSpan<'a, B: Backend> {
-    /// All of them.
+    /// All positions.
     Whole,
-    /// So many, the row's own included.
+    /// So many positions, the row's own included.
     Window(NonZeroUsize),
-    /// All of them, with a bias by distance, which is the same in all layers of a forward.
+    /// All positions, with a bias by distance, the same in all layers of a forward.
     Biased(&'a B::RelativeBias),
 }
 
@@ -145,8 +133,6 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     type Rotary: Loaded;
     /// A bias of attention's scores by distance.
     type RelativeBias: Loaded;
-    /// An activation that it has.
-    type Activation: Loaded + Copy;
     /// Rows appended to its networks.
     type Sequence: Sequence;
 
@@ -156,8 +142,8 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Whether the bits of a row do not depend on the rows beside it.
     const ROW_INVARIANT: bool;
 
-    /// Bytes of `weights` weights of linear maps.
-    fn weight_bytes(&self, weights: usize) -> usize;
+    /// How matrices are held.
+    fn held(&self) -> &HeldWeights;
 
     /// Bytes of keys and values in one slot, in all layers.
     fn bytes_per_slot(&self, shape: CacheShape) -> usize;
@@ -167,32 +153,48 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
         None
     }
 
-    /// What the user should know of how weights are held, in sentences.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Kernels that a forward of `rows` rows launched, if there are any and one has run.
-    fn launches(&self, _rows: usize) -> Option<usize> {
-        None
-    }
-
-    /// What the launches of the last forward take.
-    fn profile(&self, _repeats: usize) -> CoreResult<Vec<LaunchCost>> {
-        Ok(Vec::new())
-    }
-
-    /// The hidden states that its forwards give, of a model of so many layers.
-    fn hidden(&self, layers: usize) -> HiddenLayers;
-
     /// A sequence with nothing in it.
     fn sequence(model: Arc<BackendNetwork<Self>>) -> Self::Sequence;
 
-    /// As [`Network::forward`].
+    /// Carries out [`Network::forward`].
     fn forward(
         model: &BackendNetwork<Self>,
         texts: Vec<NewRows<'_, Self::Sequence>>,
     ) -> Vec<CoreResult<Scores>>;
+}
+
+/// How the matrices of a model are held.
+#[derive(Debug, Default)]
+pub(crate) struct HeldWeights {
+    weights: usize,
+    bytes: usize,
+    /// How many matrices are held in another way than was asked for, by what is said of them.
+    notes: BTreeMap<String, usize>,
+}
+
+impl HeldWeights {
+    /// Counts a matrix of this shape that takes so many bytes.
+    fn add(&mut self, shape: [usize; 2], bytes: usize, note: Option<String>) {
+        self.weights += shape[0] * shape[1];
+        self.bytes += bytes;
+        if let Some(note) = note {
+            *self.notes.entry(note).or_default() += 1;
+        }
+    }
+
+    /// Bytes of `weights` weights that are held as all are in the mean.
+    pub(crate) fn bytes_of(&self, weights: usize) -> usize {
+        (weights as f64 * self.bytes as f64 / self.weights.max(1) as f64) as usize
+    }
+
+    /// What the user should know of how weights are held, in sentences.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let say = |(note, count): (&String, &usize)| match count {
+            1 => format!("a matrix of weights is held in {note}"),
+            count => format!("{count} matrices of weights are held in {note}"),
+        };
+        self.notes.iter().map(say).collect()
+    }
 }
 
 /// Puts weights into the memory of a backend. Names are those of a checkpoint without the `.weight`
@@ -222,9 +224,6 @@ pub(crate) trait Loader<B: Backend> {
     /// A bias by distance.
     fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<B::RelativeBias>;
 
-    /// An activation, if the backend has it.
-    fn activation(&self, activation: Activation) -> Result<B::Activation>;
-
     /// A small tensor, on the host.
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 }
@@ -238,9 +237,8 @@ pub(crate) trait Forward<B: Backend> {
     /// Tokens to the residual stream, and that to its norm.
     fn embed(&mut self, table: &B::Table, norm: &B::Norm);
 
-    /// The rows of the residual stream are about to enter `layer`. Nothing is done by default: a
-    /// backend without these states refuses them by name before it runs.
-    fn enter(&mut self, _layer: usize) {}
+    /// The rows of the residual stream are about to enter `layer`.
+    fn enter(&mut self, layer: usize);
 
     /// Norm to queries, and keys and values of `layer` of the sequence.
     fn project(&mut self, linear: &B::Linear, transform: QkTransform<'_, B>, layer: usize);
@@ -261,7 +259,7 @@ pub(crate) trait Forward<B: Backend> {
     fn add_attended(&mut self, linear: &B::Linear, norm: &B::Norm);
 
     /// Norm to the inner layer of a feed-forward; a gated one if `linear` was loaded so.
-    fn activate(&mut self, linear: &B::Linear, activation: B::Activation);
+    fn activate(&mut self, linear: &B::Linear, activation: Activation);
 
     /// Adds a linear map of the inner layer to the residual stream, and that to its norm.
     fn add_inner(&mut self, linear: &B::Linear, norm: &B::Norm);
@@ -288,15 +286,15 @@ pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
     /// The embedding, and the head that gives logits of the last hidden state.
     fn vocabulary(&self) -> Vocabulary<'_, B>;
 
-    /// Stages of the encoder; none for an architecture without it.
-    fn encoder_stages(&self) -> usize {
-        0
+    /// Whether the architecture has an encoder.
+    fn has_encoder(&self) -> bool {
+        false
     }
 
-    /// A stage of the encoder, over rows of the source: a stage begins when all rows are through
-    /// the one before. Keys and values of its layers lie in turns in two layers of a sequence. The
-    /// last stage projects the source.
-    fn encode(&self, _stage: usize, _forward: &mut dyn Forward<B>) {}
+    /// A forward over the rows of the source, which all see each other, as far as keys and values
+    /// of cross-attention. Keys and values of each encoder layer take the place of those of the
+    /// layer before, in a sequence of one layer.
+    fn encode(&self, _forward: &mut dyn Forward<B>) {}
 }
 
 /// An architecture: the content of its config.json, checked, and how layers are made of it.
@@ -322,21 +320,10 @@ pub(crate) fn network(
             let layers = config.layers(&mut loader)?;
             BackendNetwork::shared(loader.backend(), info, layers)
         }
-        #[cfg(feature = "gpu")]
-        Device::Gpu(device) => {
-            if let Some(cache) = types.cache {
-                return Err(Error::GpuCacheType { cache });
-            }
-            let mut loader = gpu::GpuLoader::new(device, info, weights, types.weights)?;
-            let layers = config.layers(&mut loader)?;
-            let backend = loader.backend()?;
-            backend.prepare(&info, &*layers)?;
-            BackendNetwork::shared(backend, info, layers)
-        }
         #[cfg(feature = "candle")]
         Device::Candle(device) => {
             if let Some(cache) = types.cache {
-                return Err(Error::GpuCacheType { cache });
+                return Err(Error::CandleCacheType { cache });
             }
             let mut loader = candle::CandleLoader::new(device, info, weights, types.weights)?;
             let layers = config.layers(&mut loader)?;
@@ -361,7 +348,7 @@ impl<B: Backend> BackendNetwork<B> {
 
     /// Bytes of the weights of a matrix of so many, as those of the model are held.
     pub(crate) fn weight_bytes(&self, weights: usize) -> usize {
-        self.backend.weight_bytes(weights)
+        self.backend.held().bytes_of(weights)
     }
 
     fn shared(backend: B, info: ModelInfo, layers: Box<dyn Layers<B>>) -> Arc<dyn Network> {
@@ -391,7 +378,7 @@ impl<B: Backend> Network for BackendNetwork<B> {
 
     fn bytes_per_forward(&self, rows: usize) -> usize {
         let parameters = self.info.parameters_per_forward(rows);
-        self.backend.weight_bytes(parameters)
+        self.backend.held().bytes_of(parameters)
     }
 
     fn bytes_per_position(&self) -> usize {
@@ -405,19 +392,11 @@ impl<B: Backend> Network for BackendNetwork<B> {
     }
 
     fn hidden(&self) -> HiddenLayers {
-        self.backend.hidden(self.info.layers)
+        HiddenLayers::up_to(self.info.layers)
     }
 
     fn notes(&self) -> Vec<String> {
-        self.backend.notes()
-    }
-
-    fn launches(&self, rows: usize) -> Option<usize> {
-        self.backend.launches(rows)
-    }
-
-    fn profile(&self, repeats: usize) -> CoreResult<Vec<LaunchCost>> {
-        self.backend.profile(repeats)
+        self.backend.held().sentences()
     }
 
     fn gathers(&self) -> bool {

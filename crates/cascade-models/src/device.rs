@@ -3,87 +3,45 @@
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(feature = "candle")]
+use crate::backend::candle::CandleDevice;
 use crate::memory::{self, FreeMemory};
 use crate::{Error, Result};
 
-/// The name of a device: `auto` (the first GPU if it can be used, else the CPU), `cpu`, `cuda` (the
-/// first GPU) or `cuda:N`; or one of candle's, the second engine: `candle:cpu`, `candle:cuda:N` or
-/// `candle:metal:N`. Reading and writing it opens nothing.
+/// The name of a device: `auto`, `cpu`, `cuda:N`, `metal:N` or `candle:cpu`. `cuda` and `metal` are
+/// the first GPU, and `candle:cuda:N` and `candle:metal:N` are read as the names without `candle:`.
+/// Reading and writing a name opens nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceSpec {
-    /// The first GPU if it can be used, else the CPU.
+    /// The first GPU if this build has GPUs and it can be used, else the CPU.
     #[default]
     Auto,
-    /// The CPU.
+    /// The CPU, with our kernels.
     Cpu,
-    /// An NVIDIA GPU, by its number, counted from 0: with our kernels, or candle's if it cannot be
-    /// used with ours and this build has them.
+    /// The CPU, with candle: a second engine to compare ours with.
+    CandleCpu,
+    /// An NVIDIA GPU, with candle, by its number, counted from 0.
     Cuda(usize),
-    /// A device of candle's, with its kernels.
-    Candle(CandlePlace),
-}
-
-/// Where candle computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CandlePlace {
-    /// The CPU.
-    Cpu,
-    /// An NVIDIA GPU, by its number, counted from 0.
-    Cuda(usize),
-    /// A GPU of Apple's, by its number, counted from 0.
+    /// A GPU of Apple's, with candle, by its number, counted from 0.
     Metal(usize),
 }
 
-impl fmt::Display for CandlePlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu => f.write_str("candle:cpu"),
-            Self::Cuda(ordinal) => write!(f, "candle:cuda:{ordinal}"),
-            Self::Metal(ordinal) => write!(f, "candle:metal:{ordinal}"),
-        }
-    }
-}
-
-impl CandlePlace {
-    /// Reads what stands after `candle:`.
-    fn named(text: &str) -> Option<Self> {
-        let (kind, ordinal) = text.split_once(':').unwrap_or((text, "0"));
-        let ordinal = ordinal.parse().ok()?;
-        match kind {
-            "cpu" if kind == text => Some(Self::Cpu),
-            "cuda" => Some(Self::Cuda(ordinal)),
-            "metal" => Some(Self::Metal(ordinal)),
-            _ => None,
-        }
-    }
-
-    #[cfg(feature = "candle")]
-    fn open(self) -> std::result::Result<Device, String> {
-        let place = match self {
-            Self::Cpu => cascade_candle::Place::Cpu,
-            Self::Cuda(ordinal) => cascade_candle::Place::Cuda(ordinal),
-            Self::Metal(ordinal) => cascade_candle::Place::Metal(ordinal),
-        };
-        let opened = cascade_candle::Device::open(place);
-        opened.map(Device::Candle).map_err(|error| match error {
-            cascade_candle::Error::Device { reason, .. } => reason,
-            other => other.to_string(),
-        })
-    }
-
-    #[cfg(not(feature = "candle"))]
-    fn open(self) -> std::result::Result<Device, String> {
-        Err("this build has no candle; build with the feature `candle`".to_owned())
-    }
-}
+/// The first GPU of those that this build computes on.
+const FIRST_GPU: Option<DeviceSpec> = if cfg!(feature = "cuda") {
+    Some(DeviceSpec::Cuda(0))
+} else if cfg!(feature = "metal") {
+    Some(DeviceSpec::Metal(0))
+} else {
+    None
+};
 
 impl DeviceSpec {
     /// Opens the device.
     ///
     /// # Errors
-    /// [`Error::Device`] for a GPU that was named and is not there or cannot be used; never for
-    /// [`Auto`](Self::Auto).
+    /// [`Error::Device`] for a device that was named and cannot be used, with what would make it
+    /// usable; never for [`Auto`](Self::Auto).
     pub fn open(self) -> Result<Device> {
         self.resolve().map(|opened| opened.device)
     }
@@ -98,77 +56,57 @@ impl DeviceSpec {
     }
 
     fn resolve_as(self, text: &str) -> Result<OpenDevice> {
-        match self {
-            Self::Auto => Ok(Self::choose()),
-            named => named.open_named(text),
+        if self == Self::Auto {
+            return Ok(Self::choose(FIRST_GPU));
         }
-    }
-
-    /// The first GPU if it can be used, else the CPU.
-    fn choose() -> OpenDevice {
-        const FIRST: DeviceSpec = DeviceSpec::Cuda(0);
-        match Self::open_gpu(0) {
-            Ok(device) => OpenDevice::new(device, FIRST),
-            Err(no_gpu) => Self::with_candle(0, &no_gpu.reason).unwrap_or(OpenDevice {
-                no_gpu: Some(no_gpu.reason),
-                no_driver: no_gpu.no_driver,
-                ..OpenDevice::new(Device::Cpu, Self::Cpu)
-            }),
-        }
-    }
-
-    /// A GPU that cannot be used with our kernels for some reason, with candle's if they can.
-    fn with_candle(ordinal: usize, reason: &str) -> Option<OpenDevice> {
-        let place = CandlePlace::Cuda(ordinal);
-        let device = place.open().ok()?;
-        Some(OpenDevice {
-            fallback: Some(format!("cuda:{ordinal} computes with candle: {reason}")),
-            ..OpenDevice::new(device, Self::Candle(place))
-        })
-    }
-
-    fn open_named(self, text: &str) -> Result<OpenDevice> {
-        let unusable = |reason: String| {
+        let opened = self.open_named().map_err(|reason| {
             let cure = "`--device cpu`, or `device: cpu` in the configuration, uses the CPU";
             unusable(text, format!("{reason}; {cure}"))
+        })?;
+        Ok(OpenDevice {
+            device: opened,
+            spec: self,
+            no_gpu: None,
+        })
+    }
+
+    /// The device for [`Auto`](Self::Auto): this GPU if it can be used, else the CPU.
+    fn choose(gpu: Option<Self>) -> OpenDevice {
+        let cpu = |no_gpu| OpenDevice {
+            device: Device::Cpu,
+            spec: Self::Cpu,
+            no_gpu,
         };
-        match self {
-            Self::Auto | Self::Cpu => Ok(OpenDevice::new(Device::Cpu, Self::Cpu)),
-            Self::Cuda(ordinal) => match Self::open_gpu(ordinal) {
-                Ok(device) => Ok(OpenDevice::new(device, self)),
-                Err(NoGpu { reason, .. }) => {
-                    Self::with_candle(ordinal, &reason).ok_or_else(|| unusable(reason))
-                }
+        match gpu.map(|gpu| (gpu, gpu.open_named())) {
+            Some((spec, Ok(device))) => OpenDevice {
+                device,
+                spec,
+                no_gpu: None,
             },
-            Self::Candle(place) => match place.open() {
-                Ok(device) => Ok(OpenDevice::new(device, self)),
-                Err(reason) => Err(unusable(reason)),
-            },
+            Some((spec, Err(reason))) => cpu(Some(format!("{spec}: {reason}"))),
+            None => cpu(None),
         }
     }
 
-    #[cfg(not(feature = "gpu"))]
-    fn open_gpu(_: usize) -> std::result::Result<Device, NoGpu> {
-        Err(NoGpu {
-            reason: "this build has no GPU support; build with the feature `gpu`".to_owned(),
-            no_driver: false,
-        })
-    }
-
-    #[cfg(feature = "gpu")]
-    fn open_gpu(ordinal: usize) -> std::result::Result<Device, NoGpu> {
-        let gpu = cascade_gpu::Device::gpu(ordinal).map(Device::Gpu);
-        gpu.map_err(|error| NoGpu {
-            reason: error.to_string(),
-            no_driver: matches!(error, cascade_gpu::Error::NoDriver),
-        })
+    fn open_named(self) -> std::result::Result<Device, String> {
+        match self {
+            Self::Auto | Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(_) if !cfg!(feature = "cuda") => Err(not_built("NVIDIA", "cuda")),
+            Self::Metal(_) if !cfg!(feature = "metal") => Err(not_built("Apple", "metal")),
+            #[cfg(feature = "candle")]
+            candle => CandleDevice::open(candle).map(Device::Candle),
+            #[cfg(not(feature = "candle"))]
+            _ => Err("this build has no candle; build with the feature `candle`".to_owned()),
+        }
     }
 }
 
-/// Why a GPU cannot be used.
-struct NoGpu {
-    reason: String,
-    no_driver: bool,
+/// The error of a build without a vendor's GPUs: how to build one with them.
+fn not_built(vendor: &str, feature: &str) -> String {
+    format!(
+        "this build computes on no {vendor} GPU; `cargo build --release --package cascade-cli \
+         --features {feature}` builds one that does (docs/gpu.md)"
+    )
 }
 
 impl fmt::Display for DeviceSpec {
@@ -176,8 +114,9 @@ impl fmt::Display for DeviceSpec {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
+            Self::CandleCpu => f.write_str("candle:cpu"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
-            Self::Candle(place) => place.fmt(f),
+            Self::Metal(ordinal) => write!(f, "metal:{ordinal}"),
         }
     }
 }
@@ -186,25 +125,27 @@ impl FromStr for DeviceSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text.trim() {
+        let name = text.trim();
+        match name {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            other => named(other).ok_or_else(|| {
-                let known =
-                    "give auto, cpu, cuda, cuda:N, candle:cpu, candle:cuda:N or candle:metal";
+            "candle:cpu" => Ok(Self::CandleCpu),
+            _ => gpu_named(name.strip_prefix("candle:").unwrap_or(name)).ok_or_else(|| {
+                let known = "give auto, cpu, cuda, cuda:N, metal, metal:N or candle:cpu";
                 unusable(text, known.to_owned())
             }),
         }
     }
 }
 
-fn named(text: &str) -> Option<DeviceSpec> {
-    if let Some(place) = text.strip_prefix("candle:") {
-        return CandlePlace::named(place).map(DeviceSpec::Candle);
+fn gpu_named(name: &str) -> Option<DeviceSpec> {
+    let (vendor, ordinal) = name.split_once(':').unwrap_or((name, "0"));
+    let ordinal = ordinal.parse().ok()?;
+    match vendor {
+        "cuda" => Some(DeviceSpec::Cuda(ordinal)),
+        "metal" => Some(DeviceSpec::Metal(ordinal)),
+        _ => None,
     }
-    let ordinal = text.strip_prefix("cuda:")?.parse().ok()?;
-    Some(DeviceSpec::Cuda(ordinal))
 }
 
 fn unusable(text: &str, reason: String) -> Error {
@@ -220,109 +161,64 @@ fn unusable(text: &str, reason: String) -> Error {
 pub struct OpenDevice {
     /// The device.
     pub device: Device,
-    /// Its name; never [`DeviceSpec::Auto`].
+    /// The device's name; never [`DeviceSpec::Auto`].
     pub spec: DeviceSpec,
-    /// Why no GPU is used although one would have been: for [`DeviceSpec::Auto`] on the CPU.
+    /// Why [`DeviceSpec::Auto`] is the CPU although this build computes on GPUs.
     pub no_gpu: Option<String>,
-    /// Whether that is for want of a driver: so it is on most machines, which have no GPU.
-    pub no_driver: bool,
-    /// Why a GPU computes with another engine than ours, in a sentence.
-    pub fallback: Option<String>,
-}
-
-impl OpenDevice {
-    fn new(device: Device, spec: DeviceSpec) -> Self {
-        Self {
-            device,
-            spec,
-            no_gpu: None,
-            no_driver: false,
-            fallback: None,
-        }
-    }
 }
 
 /// Where models compute, opened.
 #[derive(Clone, Debug, Default)]
 pub enum Device {
-    /// The CPU.
+    /// The CPU, with our kernels.
     #[default]
     Cpu,
-    /// An NVIDIA GPU.
-    #[cfg(feature = "gpu")]
-    Gpu(cascade_gpu::Device),
-    /// A device of candle's.
+    /// A device of candle's: a GPU, or the CPU.
     #[cfg(feature = "candle")]
-    Candle(cascade_candle::Device),
+    Candle(CandleDevice),
 }
 
 impl Device {
-    /// Whether it is the CPU, with our own kernels.
+    /// The device's name; never [`DeviceSpec::Auto`].
+    pub fn spec(&self) -> DeviceSpec {
+        match self {
+            Self::Cpu => DeviceSpec::Cpu,
+            #[cfg(feature = "candle")]
+            Self::Candle(device) => device.spec(),
+        }
+    }
+
+    /// Whether this is the CPU, with our kernels.
     pub fn is_cpu(&self) -> bool {
         matches!(self, Self::Cpu)
     }
 
-    /// Whether it is a GPU, with whatever kernels.
+    /// Whether this is a GPU.
     pub fn is_gpu(&self) -> bool {
         match self {
             Self::Cpu => false,
-            #[cfg(feature = "gpu")]
-            Self::Gpu(_) => true,
             #[cfg(feature = "candle")]
-            Self::Candle(device) => device.place() != cascade_candle::Place::Cpu,
+            Self::Candle(device) => !device.is_cpu(),
         }
     }
 
-    /// Whether it is a GPU with our own kernels.
-    pub(crate) fn is_own_gpu(&self) -> bool {
-        match self {
-            Self::Cpu => false,
-            #[cfg(feature = "gpu")]
-            Self::Gpu(_) => true,
-            #[cfg(feature = "candle")]
-            Self::Candle(_) => false,
-        }
-    }
-
-    /// The memory that can be had on it, if the system reports it: on the CPU within the limits of
+    /// The memory that can be had on the device, if it is reported: on the CPU within the limits of
     /// control groups and of this process, page cache included.
-    ///
-    /// # Errors
-    /// What a GPU's driver fails with.
-    pub fn free_memory(&self) -> Result<Option<FreeMemory>> {
+    pub fn free_memory(&self) -> Option<FreeMemory> {
         match self {
-            Self::Cpu => Ok(memory::available()),
-            #[cfg(feature = "gpu")]
-            Self::Gpu(gpu) => {
-                let (used, all) = gpu.memory()?;
-                Ok(Some(FreeMemory {
-                    bytes: all - used,
-                    limit: memory::MemoryLimit::Gpu,
-                }))
-            }
+            Self::Cpu => memory::available(),
             #[cfg(feature = "candle")]
-            Self::Candle(device) => Ok(match device.place() {
-                cascade_candle::Place::Cpu => memory::available(),
-                _ => device.memory().map(|(bytes, _)| FreeMemory {
-                    bytes,
-                    limit: memory::MemoryLimit::Gpu,
-                }),
-            }),
+            Self::Candle(device) => device.free_memory(),
         }
     }
 
-    /// The most bytes that were allocated on it at once: on a GPU through this handle and its
-    /// clones, on the CPU by this process, for whatever purpose, if the system reports them.
+    /// The most bytes that this process has held at once, for whatever purpose, if models compute
+    /// in the host's memory and the system reports it.
     pub fn peak_memory(&self) -> Option<usize> {
-        match self {
-            Self::Cpu => memory::peak(),
-            #[cfg(feature = "gpu")]
-            Self::Gpu(gpu) => Some(gpu.peak()),
-            #[cfg(feature = "candle")]
-            Self::Candle(device) => match device.place() {
-                cascade_candle::Place::Cpu => memory::peak(),
-                _ => None,
-            },
+        if self.is_gpu() {
+            None
+        } else {
+            memory::peak()
         }
     }
 }
@@ -330,7 +226,7 @@ impl Device {
 /// Opens a device by its name, as [`DeviceSpec`] reads it.
 ///
 /// # Errors
-/// [`Error::Device`] for another name, and for a GPU that is not there or cannot be used.
+/// [`Error::Device`] for another name, and for a device that cannot be used.
 pub fn parse_device(text: &str) -> Result<Device> {
     let opened = text.parse::<DeviceSpec>()?.resolve_as(text)?;
     Ok(opened.device)
@@ -341,22 +237,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_have_names() {
+    fn other_names_are_refused_with_those_that_there_are() {
         assert!(parse_device("cpu").unwrap().is_cpu());
-        for (text, cure) in [
-            ("gpu", "cuda:N"),
-            ("cuda:x", "cuda:N"),
-            ("candle", "candle:cpu"),
-            ("candle:cpu:0", "candle:cpu"),
-            ("", "cpu"),
+        for text in [
+            "gpu",
+            "cuda:x",
+            "metal:-1",
+            "candle",
+            "candle:cpu:0",
+            "cpu:0",
+            "",
         ] {
             let message = parse_device(text).unwrap_err().to_string();
-            assert!(message.contains(cure), "{message}");
+            assert!(message.contains("cuda:N, metal"), "{message}");
         }
-        // No machine has so many.
-        let message = parse_device("cuda:4000").unwrap_err().to_string();
-        assert!(message.contains("cuda:4000"), "{message}");
-        assert!(message.contains("--device cpu"), "{message}");
     }
 
     #[test]
@@ -366,9 +260,12 @@ mod tests {
             ("cpu", DeviceSpec::Cpu),
             ("cuda", DeviceSpec::Cuda(0)),
             (" cuda:4000 ", DeviceSpec::Cuda(4000)),
-            ("candle:cpu", DeviceSpec::Candle(CandlePlace::Cpu)),
-            ("candle:cuda", DeviceSpec::Candle(CandlePlace::Cuda(0))),
-            ("candle:metal:1", DeviceSpec::Candle(CandlePlace::Metal(1))),
+            ("metal", DeviceSpec::Metal(0)),
+            ("metal:1", DeviceSpec::Metal(1)),
+            ("candle:cpu", DeviceSpec::CandleCpu),
+            ("candle:cuda", DeviceSpec::Cuda(0)),
+            ("candle:cuda:2", DeviceSpec::Cuda(2)),
+            ("candle:metal:1", DeviceSpec::Metal(1)),
         ] {
             assert_eq!(text.parse::<DeviceSpec>().unwrap(), spec);
             assert_eq!(spec.to_string().parse::<DeviceSpec>().unwrap(), spec);
@@ -377,13 +274,28 @@ mod tests {
     }
 
     #[test]
-    fn auto_opens_whatever_works_and_says_why_it_is_not_a_gpu() {
+    fn gpus_that_cannot_be_used_say_what_would_make_them_usable() {
+        let features = [cfg!(feature = "cuda"), cfg!(feature = "metal")];
+        for (name, built) in ["cuda", "metal"].into_iter().zip(features) {
+            // No machine has so many.
+            let text = format!("{name}:4000");
+            let message = parse_device(&text).unwrap_err().to_string();
+            assert!(message.contains(&text), "{message}");
+            assert!(message.contains("--device cpu"), "{message}");
+            let cure = format!("--package cascade-cli --features {name}");
+            assert_eq!(message.contains(&cure), !built, "{message}");
+        }
+    }
+
+    #[test]
+    fn auto_is_the_cpu_unless_a_gpu_can_be_used() {
         let opened = DeviceSpec::Auto.resolve().unwrap();
-        assert_ne!(opened.spec, DeviceSpec::Auto);
         assert_eq!(opened.device.is_cpu(), opened.spec == DeviceSpec::Cpu);
-        assert_eq!(opened.device.is_cpu(), opened.no_gpu.is_some());
-        assert!(!opened.device.is_cpu() || opened.fallback.is_none());
-        let named = DeviceSpec::Cpu.resolve().unwrap();
-        assert_eq!(named.no_gpu, None);
+        // Where this build has no GPUs, nobody expects one.
+        assert!(FIRST_GPU.is_some() || opened.no_gpu.is_none());
+        let opened = DeviceSpec::choose(Some(DeviceSpec::Cuda(4000)));
+        assert!(opened.device.is_cpu());
+        assert!(opened.no_gpu.unwrap().contains("cuda:4000"));
+        assert_eq!(DeviceSpec::Cpu.resolve().unwrap().no_gpu, None);
     }
 }

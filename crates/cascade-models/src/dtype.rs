@@ -9,7 +9,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Types {
     pub(crate) weights: DType,
-    /// Of keys and values, if not the usual one.
+    /// The type of keys and values, if it was asked for.
     pub(crate) cache: Option<CacheType>,
 }
 

@@ -36,7 +36,7 @@ pub enum Error {
     UnsupportedModel {
         /// The config.json.
         file: String,
-        /// Its `model_type`, or what stands in for it.
+        /// The `model_type` there, or what stands in for it.
         model_type: String,
     },
 
@@ -50,7 +50,7 @@ pub enum Error {
         files: String,
         /// Number of such tensors.
         count: usize,
-        /// One of them.
+        /// The name of one of these tensors.
         example: String,
     },
 
@@ -65,13 +65,6 @@ pub enum Error {
         cure: String,
     },
 
-    /// A type that GPUs do not compute in.
-    #[error("a GPU computes in bf16, f16, f32 or q8_0, not in {dtype}: give one of those")]
-    GpuComputeType {
-        /// The type.
-        dtype: String,
-    },
-
     /// A type that keys and values are not held in.
     #[error("keys and values are held in f32, bf16 or f16, not in `{text}`: give one of those")]
     CacheType {
@@ -79,9 +72,9 @@ pub enum Error {
         text: String,
     },
 
-    /// A type of keys and values on a GPU, where they have the model's.
-    #[error("on a GPU, keys and values have the type of the model, not {cache} of their own: leave out `cache_dtype`, or compute on the CPU")]
-    GpuCacheType {
+    /// A type of keys and values with candle, where they have the model's.
+    #[error("on a GPU and on `candle:cpu`, keys and values have the type of the model, not {cache} of their own: leave out `cache_dtype`, or compute on the CPU")]
+    CandleCacheType {
         /// What was given.
         cache: cascade_cpu::CacheType,
     },
@@ -98,7 +91,7 @@ pub enum Error {
         model: String,
         /// Parameters of the model.
         parameters: usize,
-        /// What it was to compute in.
+        /// The type that was asked for.
         dtype: DType,
         /// A type that takes less.
         smaller: Option<DType>,
@@ -116,7 +109,7 @@ pub enum Error {
     OutOfMemory {
         /// Name of the tensor.
         tensor: String,
-        /// Its size in memory.
+        /// Bytes that the tensor takes in memory.
         bytes: usize,
         /// What the system said.
         source: std::io::Error,
@@ -147,15 +140,10 @@ pub enum Error {
         free: FreeMemory,
     },
 
-    /// What a GPU failed with.
-    #[cfg(feature = "gpu")]
-    #[error(transparent)]
-    Gpu(cascade_gpu::Error),
-
     /// What candle failed with.
     #[cfg(feature = "candle")]
-    #[error(transparent)]
-    Candle(cascade_candle::Error),
+    #[error("candle: {0}")]
+    Candle(Box<candle_core::Error>),
 
     /// Text that names no device, or one that cannot be used.
     #[error("cannot use device \"{text}\": {reason}")]
@@ -189,7 +177,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What it is about.
+    /// What the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Checkpoint(_) | Self::LeftoverLayers { .. } => ErrorKind::Files,
@@ -197,19 +185,16 @@ impl Error {
             | Self::OutOfMemory { .. }
             | Self::Threads { .. }
             | Self::SourceTooLong { .. } => ErrorKind::Resources,
-            #[cfg(feature = "gpu")]
-            Self::Gpu(_) => ErrorKind::Device,
             #[cfg(feature = "candle")]
             Self::Candle(_) => ErrorKind::Device,
-            Self::GpuComputeType { .. }
-            | Self::GpuCacheType { .. }
-            | Self::Device { .. }
-            | Self::Instructions { .. } => ErrorKind::Device,
+            Self::CandleCacheType { .. } | Self::Device { .. } | Self::Instructions { .. } => {
+                ErrorKind::Device
+            }
             _ => ErrorKind::Unsupported,
         }
     }
 
-    /// What it means that there is no memory for a matrix.
+    /// The error for a matrix that there is no memory for.
     pub(crate) fn no_memory(
         tensor: &str,
         format: Format,
@@ -225,23 +210,9 @@ impl Error {
 }
 
 #[cfg(feature = "candle")]
-impl From<cascade_candle::Error> for Error {
-    fn from(error: cascade_candle::Error) -> Self {
-        Self::Candle(error)
-    }
-}
-
-#[cfg(feature = "gpu")]
-impl From<cascade_gpu::Error> for Error {
-    /// An error of this crate that comes back from the GPU's loader is itself again.
-    fn from(error: cascade_gpu::Error) -> Self {
-        match error {
-            cascade_gpu::Error::Weights(error) => match error.downcast::<Self>() {
-                Ok(error) => *error,
-                Err(error) => Self::Gpu(cascade_gpu::Error::Weights(error)),
-            },
-            error => Self::Gpu(error),
-        }
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Candle(Box::new(error))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use cascade_checkpoint::Checkpoint;
 use cascade_hub::{ModelFile, ModelFiles};
 
+#[cfg(feature = "candle")]
+use crate::backend::candle::compute_type;
 use crate::backend::ModelInfo;
 use crate::config::{read_config, ModelConfig};
-use crate::weights::CheckpointWeights;
 use crate::{CacheType, DType, Device, Error, Overcommit, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.
@@ -52,44 +52,47 @@ impl MemoryEstimate {
         nodes: usize,
     ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
-        let dtype = if dtype == DType::Stored && device.is_own_gpu() {
-            CheckpointWeights(Checkpoint::open(files)?).dtype_on(device, dtype)
-        } else {
-            dtype
+        let weights = weight_bytes(&config, dtype, Some(files));
+        let element = match device {
+            Device::Cpu => cache.unwrap_or_default().bytes(),
+            #[cfg(feature = "candle")]
+            Device::Candle(_) => compute_type(dtype).size_in_bytes(),
         };
-        let mut estimate = Self::of_info(&config.info(), dtype, tokens, nodes);
-        if device.is_cpu() {
-            // Keys and values are not what weights are there.
-            let of_f32 = Self::of_info(&config.info(), DType::F32, tokens, nodes).cache;
-            estimate.cache = of_f32 / F32_BYTES * cache.unwrap_or_default().bytes();
-        }
-        if !device.is_own_gpu() {
-            estimate.weights = weight_bytes(&config, device, dtype, Some(files));
-        }
-        Ok(estimate)
+        Ok(Self::of_info(
+            &config.info(),
+            weights,
+            element,
+            tokens,
+            nodes,
+        ))
     }
 
-    fn of_info(info: &ModelInfo, dtype: DType, tokens: usize, nodes: usize) -> Self {
-        let bytes = bytes_on_gpu(dtype);
+    /// Estimates a model whose weights take so many bytes, and an element of keys and values
+    /// `element` bytes.
+    fn of_info(
+        info: &ModelInfo,
+        weights: usize,
+        element: usize,
+        tokens: usize,
+        nodes: usize,
+    ) -> Self {
         let tokens = tokens.min(info.max_context.unwrap_or(usize::MAX));
-        let heads = info.heads.kv * info.heads.size;
         let activations = ROWS * BUFFERS_PER_ROW * info.size;
+        let slot = info.cache_shape().elements_per_slot() * element;
         Self {
-            weights: dtype
-                .bytes(info.parameters)
-                .unwrap_or(info.parameters.saturating_mul(F32_BYTES)),
-            cache: (2 * info.layers * heads * bytes).saturating_mul(tokens),
+            weights,
+            cache: slot.saturating_mul(tokens),
             workspace: (activations + nodes.saturating_mul(info.vocab_size)) * F32_BYTES,
         }
     }
 
-    /// All of it.
+    /// Weights, cache and workspace together.
     pub fn total(&self) -> usize {
         let with_cache = self.weights.saturating_add(self.cache);
         with_cache.saturating_add(self.workspace)
     }
 
-    /// Both models together.
+    /// The estimate of two models together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -115,26 +118,10 @@ impl fmt::Display for MemoryEstimate {
     }
 }
 
-/// Bytes of an activation, and of an element of keys and values, on a GPU.
-fn bytes_on_gpu(dtype: DType) -> usize {
-    match dtype {
-        DType::BF16 | DType::F16 | DType::Q8_0 => 2,
-        _ => 4,
-    }
-}
-
 /// Bytes of the weights of a model: what its files take if only they know.
-fn weight_bytes(
-    config: &ModelConfig,
-    device: &Device,
-    dtype: DType,
-    files: Option<&ModelFiles>,
-) -> usize {
+fn weight_bytes(config: &ModelConfig, dtype: DType, files: Option<&ModelFiles>) -> usize {
     let parameters = config.info().parameters;
-    let stored = || {
-        let files = files.filter(|_| !device.is_own_gpu())?;
-        files.weights.iter().map(file_bytes).sum()
-    };
+    let stored = || files?.weights.iter().map(file_bytes).sum();
     let bytes = dtype.bytes(parameters).or_else(stored);
     bytes.unwrap_or(parameters.saturating_mul(F32_BYTES))
 }
@@ -159,8 +146,8 @@ pub(crate) fn check_weights(
     overcommit: Overcommit,
 ) -> Result<()> {
     let parameters = config.info().parameters;
-    let bytes = weight_bytes(config, device, dtype, files);
-    let Some(free) = device.free_memory()?.filter(|free| bytes > free.bytes) else {
+    let bytes = weight_bytes(config, dtype, files);
+    let Some(free) = device.free_memory().filter(|free| bytes > free.bytes) else {
         return Ok(());
     };
     match overcommit {
@@ -192,7 +179,9 @@ mod tests {
             bytes: &[],
         };
         let config = ModelConfig::parse(&file, &shape(name).unwrap()).unwrap();
-        MemoryEstimate::of_info(&config.info(), dtype, tokens, 64)
+        let weights = weight_bytes(&config, dtype, None);
+        let element = if dtype == DType::BF16 { 2 } else { 4 };
+        MemoryEstimate::of_info(&config.info(), weights, element, tokens, 64)
     }
 
     #[test]

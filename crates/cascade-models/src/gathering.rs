@@ -10,12 +10,13 @@ pub use batcher::{BatchCounts, BatchForward, BatchedSession, Batcher, Participan
 use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
 pub use workers::Workers;
 
+use crate::network::CHUNK;
 use crate::session::{Scoring, Session};
 
 /// A call of [`score`](cascade_core::Scorer::score) among several.
 #[derive(Debug)]
 pub struct ScoreCall<'a> {
-    /// What it is called on.
+    /// The session that scores.
     pub session: &'a mut Session,
     /// The tokens before the tree.
     pub context: &'a [TokenId],
@@ -71,7 +72,7 @@ enum Company {
 /// A forward over rows of several calls.
 #[derive(Debug, Default)]
 struct Forward {
-    /// Of each call, in their order; nothing of those that have rows left.
+    /// The answer of each call, in their order; nothing for calls that have rows left.
     answers: Vec<Option<Result<Scores>>>,
     /// Rows of each call, in their order.
     rows: Vec<usize>,
@@ -84,7 +85,7 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     let Some((first, _)) = calls.first() else {
         return Forward::default();
     };
-    let (model, chunk) = (Arc::clone(first.model()), first.chunk());
+    let model = Arc::clone(first.model());
     let mut calls = calls;
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
@@ -97,22 +98,12 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         })
         .collect();
     let shares = if model.gathers() {
-        let waiting = waiting(&calls);
-        let taking_part: Vec<_> = needs
-            .iter()
-            .zip(&waiting)
-            .filter_map(|(need, waits)| (!waits).then_some(*need))
-            .collect();
-        let mut shares = shares(&taking_part, chunk, company).into_iter();
-        let share = |waits| if waits { None } else { shares.next().flatten() };
-        waiting.into_iter().map(share).collect()
+        shares_of_those_not_waiting(&needs, waiting(&calls), company)
     } else {
         // Sessions take turns.
-        needs
-            .iter()
-            .enumerate()
-            .map(|(turn, need)| (turn == 0).then(|| need.context.min(chunk)))
-            .collect::<Vec<_>>()
+        let first =
+            |(turn, need): (usize, &RowsNeeded)| (turn == 0).then(|| need.context.min(CHUNK));
+        needs.iter().enumerate().map(first).collect()
     };
     let rows: Vec<_> = calls
         .iter_mut()
@@ -143,6 +134,22 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     }
 }
 
+/// Tokens of the context that each call may append; none for calls that wait.
+fn shares_of_those_not_waiting(
+    needs: &[RowsNeeded],
+    waiting: Vec<bool>,
+    company: Company,
+) -> Vec<Option<usize>> {
+    let taking_part: Vec<_> = needs
+        .iter()
+        .zip(&waiting)
+        .filter_map(|(need, waits)| (!waits).then_some(*need))
+        .collect();
+    let mut shares = shares(&taking_part, CHUNK, company).into_iter();
+    let share = |waits| if waits { None } else { shares.next().flatten() };
+    waiting.into_iter().map(share).collect()
+}
+
 /// Which calls wait for the end of an older one, which computes what they can take over.
 fn waiting(calls: &[(&mut Session, &mut Scoring)]) -> Vec<bool> {
     let mut waiting: Vec<bool> = Vec::with_capacity(calls.len());
@@ -167,7 +174,7 @@ struct RowsNeeded {
 }
 
 impl RowsNeeded {
-    /// Whether it reads a prompt, and not just what was emitted since the last call.
+    /// Whether the call reads a prompt, and not only tokens emitted since the last call.
     fn is_prompt(self) -> bool {
         self.context > 16
     }

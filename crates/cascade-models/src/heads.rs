@@ -36,7 +36,7 @@ use self::mtp::Mtp;
 use self::observed::Observed;
 use self::recurrent::{Recurrent, RecurrentNetwork};
 use crate::backend::cpu::{Cpu, CpuLoader};
-use crate::backend::{Backend, ModelInfo};
+use crate::backend::{Backend, BackendNetwork, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
 use crate::model::max_nodes;
@@ -119,36 +119,27 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
         let problem = "its target computes elsewhere than on the CPU with our kernels".to_owned();
         refused(problem, "give the target `device: cpu`")
     })?;
-    let of_target = target.network().info();
+    load_for(files, target.network().info(), network, options)
+}
+
+/// Loads a head for a target on the CPU.
+fn load_for(
+    files: ModelFiles,
+    of_target: &ModelInfo,
+    network: Arc<BackendNetwork<Cpu>>,
+    options: &LoadOptions,
+) -> Result<Head> {
     let (config, weights) = checked(&files, of_target)?;
     let weights = CheckpointWeights(weights);
     let info = config.info(of_target);
     let mut loader = CpuLoader::new(info, &weights, options.types())?;
-    let positions = info.max_context.unwrap_or_default();
-    let (kind, part): (_, Part) = match &config {
-        HeadConfig::Eagle(layer, own) => {
-            let eagle = Eagle::load(layer, own, positions, &mut loader)?;
-            ("EAGLE", Part::Layer(Box::new(eagle)))
-        }
-        HeadConfig::Eagle3(layer, own) => {
-            let eagle = Eagle3::load(layer, own, positions, &weights.0, &mut loader)?;
-            ("EAGLE-3", Part::Layer(Box::new(eagle)))
-        }
-        HeadConfig::Mtp(layer) => {
-            let mtp = Mtp::load(layer, positions, &mut loader)?;
-            ("MTP", Part::Layer(Box::new(mtp)))
-        }
-        HeadConfig::Medusa(own) => {
-            let heads = Heads::load(own, info.size, info.vocab_size, &mut loader)?;
-            ("Medusa", Part::Heads(heads))
-        }
-    };
+    let (kind, part) = load_part(&config, info, &weights, &mut loader)?;
     let cpu = loader.backend();
     let mut warnings = config.warnings().to_vec();
-    warnings.extend(cpu.notes());
+    warnings.extend(cpu.held().sentences());
     warnings.extend(weights.0.notes());
     let shared = network.weight_bytes(info.parameters_of_all_rows - info.parameters);
-    let bytes_per_forward = cpu.weight_bytes(info.parameters) + shared;
+    let bytes_per_forward = cpu.held().bytes_of(info.parameters) + shared;
     refuse_leftovers(&weights.0, &config)?;
     Ok(Head {
         name: files.name.clone(),
@@ -175,6 +166,34 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
 enum Part {
     Layer(Box<dyn Recurrent>),
     Heads(Heads),
+}
+
+/// Reads the weights of a head; its kind, for users.
+fn load_part(
+    config: &HeadConfig,
+    info: ModelInfo,
+    weights: &CheckpointWeights,
+    loader: &mut CpuLoader<'_>,
+) -> Result<(&'static str, Part)> {
+    let positions = info.max_context.unwrap_or_default();
+    Ok(match config {
+        HeadConfig::Eagle(layer, own) => {
+            let eagle = Eagle::load(layer, own, positions, loader)?;
+            ("EAGLE", Part::Layer(Box::new(eagle)))
+        }
+        HeadConfig::Eagle3(layer, own) => {
+            let eagle = Eagle3::load(layer, own, positions, &weights.0, loader)?;
+            ("EAGLE-3", Part::Layer(Box::new(eagle)))
+        }
+        HeadConfig::Mtp(layer) => {
+            let mtp = Mtp::load(layer, positions, loader)?;
+            ("MTP", Part::Layer(Box::new(mtp)))
+        }
+        HeadConfig::Medusa(own) => {
+            let heads = Heads::load(own, info.size, info.vocab_size, loader)?;
+            ("Medusa", Part::Heads(heads))
+        }
+    })
 }
 
 /// Compares the files of a head with those of its target, before either is loaded: reads
@@ -309,7 +328,8 @@ impl Head {
 }
 
 impl MemoryEstimate {
-    /// As [`of`](Self::of), for the files of a head. Reads config.json and the headers of weights.
+    /// Estimates a head as [`of`](Self::of) does a model. Reads config.json and the headers of
+    /// weights.
     ///
     /// # Errors
     /// Files that are of no known kind of head.

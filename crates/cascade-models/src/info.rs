@@ -27,7 +27,7 @@ pub(crate) struct ModelInfo {
     /// The decoder's.
     pub(crate) layers: usize,
     pub(crate) parameters: usize,
-    /// Those that every forward reads, whatever its rows.
+    /// Parameters that every forward reads, whatever its rows.
     pub(crate) parameters_of_all_rows: usize,
     pub(crate) max_context: Option<usize>,
     pub(crate) start: Option<TokenId>,

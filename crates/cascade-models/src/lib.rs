@@ -1,4 +1,4 @@
-//! T5 and the LLaMA family on CPUs and NVIDIA GPUs: from a model's files to scores.
+//! T5 and the LLaMA family on CPUs, and on GPUs with candle: from a model's files to scores.
 //!
 //! * [`ModelSource`]: where a model's files are: a folder, the Hugging Face hub, or this very
 //!   binary.
@@ -43,6 +43,8 @@ mod shapes;
 mod t5;
 mod weights;
 
+#[cfg(feature = "candle")]
+pub use backend::candle::CandleDevice;
 pub use backend::compute_threads;
 pub use cascade_checkpoint::{
     gguf_tokenizer_config, parse_dtype, read_tensors, DType, NamedTensor, Tokenizer,
@@ -52,7 +54,7 @@ pub use cascade_hub::{
     VocabularyFiles, WeightFormat,
 };
 pub use decoder::DecoderConfig;
-pub use device::{parse_device, CandlePlace, Device, DeviceSpec, OpenDevice};
+pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
@@ -64,10 +66,9 @@ pub use heads::{check_head, load_head, Head, HeadBasis, HeadSession};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use model::Model;
-pub use network::LaunchCost;
 pub use prefixes::SharedPrefixes;
 pub use quantize::{check_quantized, quantize, Quantized};
-pub use random::{random_model, random_twin};
+pub use random::random_model;
 pub use readout::scores_of_logits;
 pub use session::Session;
 pub use shapes::{shape, shape_names};

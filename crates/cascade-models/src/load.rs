@@ -19,12 +19,12 @@ use crate::{
 /// How a model is loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Where it computes.
+    /// Where the model computes.
     pub device: Device,
-    /// What it computes in; weights are converted when they are read.
+    /// The type that the model computes in; weights are converted when they are read.
     pub dtype: DType,
-    /// What keys and values are held in: on a CPU f32 if nothing is said, on a GPU always what the
-    /// model computes in.
+    /// What keys and values are held in: with our kernels f32 if nothing is said, with candle
+    /// always what the model computes in.
     pub cache_dtype: Option<CacheType>,
     /// Where models of the hub come from.
     pub hub: HubOptions,
@@ -76,7 +76,7 @@ pub struct LoadedModel {
     pub eos_token_ids: Vec<TokenId>,
     /// What generation_config.json asks for and is not done, in sentences.
     pub generation_warnings: Vec<String>,
-    /// What it computes in.
+    /// The type that the model computes in.
     pub dtype: DType,
     /// The files it was loaded from.
     pub files: ModelFiles,
@@ -130,14 +130,10 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = CheckpointWeights(Checkpoint::open(&files)?);
     let described = ModelConfig::parse(&files.config, &config)?;
-    let types = Types {
-        weights: weights.dtype_on(&options.device, options.dtype),
-        ..options.types()
-    };
     let (device, overcommit) = (&options.device, options.overcommit);
     let model = (&files.config, &described, Some(&files));
-    check_weights(model, types.weights, device, overcommit)?;
-    let model = Model::new(&described, &weights, &options.device, types)
+    check_weights(model, options.dtype, device, overcommit)?;
+    let model = Model::new(&described, &weights, device, options.types())
         .map_err(|error| in_file(&files.config, error))?;
     let warnings = check_leftovers(&weights.0)?
         .into_iter()
@@ -153,7 +149,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         tokenizer,
         eos_token_ids: ends.ids,
         generation_warnings,
-        dtype: types.weights,
+        dtype: options.dtype,
         files,
     })
 }

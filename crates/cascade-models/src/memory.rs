@@ -62,12 +62,12 @@ impl fmt::Display for FreeMemory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overcommit {
-    /// They are refused.
+    /// Models that do not fit are refused.
     #[default]
     Refuse,
-    /// They are loaded after a warning.
+    /// Models that do not fit are loaded after a warning.
     Warn,
-    /// They are loaded.
+    /// Models that do not fit are loaded.
     Allow,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn available() -> Option<FreeMemory> {
     available_in(Path::new("/"))
 }
 
-/// The same of a system whose `/proc` and `/sys` are in a folder.
+/// [`available`] for a system with its `/proc` and `/sys` in a folder.
 fn available_in(root: &Path) -> Option<FreeMemory> {
     let machine = machine(root).map(|bytes| FreeMemory {
         bytes,

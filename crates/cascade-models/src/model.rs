@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use cascade_core::{Architecture, Result, ScorerInfo, LARGEST_FORWARD};
+use cascade_core::{Architecture, ScorerInfo, LARGEST_FORWARD};
 
 use crate::backend::cpu::Cpu;
 use crate::backend::{BackendNetwork, ModelInfo};
 use crate::config::ModelConfig;
 use crate::dtype::Types;
-use crate::network::{LaunchCost, Network, Sequence};
+use crate::network::{Network, Sequence};
 use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
@@ -46,7 +46,7 @@ impl Model {
         }
     }
 
-    /// The same, with more that the user should know.
+    /// Adds warnings for the user.
     pub(crate) fn with_warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
         self
@@ -145,20 +145,6 @@ impl Model {
         self.network.info().layers
     }
 
-    /// Kernels that a forward of `rows` rows launches. Known on a GPU, once one has run.
-    pub fn launches(&self, rows: usize) -> Option<usize> {
-        self.network.launches(rows)
-    }
-
-    /// Time of the last forward's launches by purpose, each the median of `repeats` runs; nothing
-    /// on a CPU. The session that ran it must still exist, and be dropped after: its rows are lost.
-    ///
-    /// # Errors
-    /// What launching fails with.
-    pub fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>> {
-        self.network.profile(repeats)
-    }
-
     /// Operations that encoding a source of `tokens` tokens takes, of models with an encoder; 0 for
     /// others.
     pub fn encoding_operations(&self, tokens: usize) -> f64 {
@@ -184,7 +170,7 @@ impl Model {
         &*self.network
     }
 
-    /// The same on the CPU, for what shares its weights; `None` for a model on another device.
+    /// The network on the CPU, for heads that share its weights; `None` on another device.
     pub(crate) fn on_cpu(&self) -> Option<Arc<BackendNetwork<Cpu>>> {
         let network: Arc<dyn Any + Send + Sync> = Arc::clone(&self.network) as _;
         network.downcast().ok()

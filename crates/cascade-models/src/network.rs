@@ -10,19 +10,9 @@ use cascade_cpu::{Cache, CacheMemory, PAGE_SLOTS};
 use crate::info::ModelInfo;
 use crate::plan::Plan;
 
-/// What the launches of a forward on a GPU that are for one purpose take.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct LaunchCost {
-    /// What they are for.
-    pub purpose: &'static str,
-    /// How many there are in a forward.
-    pub launches: usize,
-    /// Seconds that they take one after the other, without those for other purposes between them.
-    pub seconds: f64,
-    /// Bytes of weights that they read.
-    pub weights: usize,
-}
+/// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,
+/// which bounds the memory that a forward takes.
+pub(crate) const CHUNK: usize = 512;
 
 /// The weights of a model on a device.
 pub(crate) trait Network: Any + Debug + Send + Sync {
@@ -45,13 +35,6 @@ pub(crate) trait Network: Any + Debug + Send + Sync {
 
     /// What the user should know of how its weights are held, in sentences.
     fn notes(&self) -> Vec<String>;
-
-    /// Kernels that a forward of `rows` rows launched, for a network on a GPU that has run one.
-    fn launches(&self, rows: usize) -> Option<usize>;
-
-    /// What the launches of the last forward take, for a network on a GPU that has run one whose
-    /// sequence still exists.
-    fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>>;
 
     /// Whether a forward takes rows of several sequences.
     fn gathers(&self) -> bool;
@@ -88,7 +71,7 @@ impl CacheUse<'_> {
 #[derive(Debug)]
 pub(crate) struct NewRows<'a, S: ?Sized = dyn Sequence> {
     pub(crate) sequence: &'a mut S,
-    /// It begins where the sequence ends.
+    /// The rows, which begin where the sequence ends.
     pub(crate) plan: Plan<'a>,
     pub(crate) read: Read,
 }
@@ -104,7 +87,7 @@ pub(crate) enum Read {
 }
 
 impl Read {
-    /// Of how many rows of `plan`, from the last one, logits are read.
+    /// How many rows of `plan`, from the last one, logits are read of.
     pub(crate) fn logits(self, plan: &Plan<'_>) -> usize {
         match self {
             Self::Hidden(..) => 0,
@@ -130,16 +113,12 @@ impl Read {
 ///
 /// Whatever fails leaves the slots as they were before the call.
 pub(crate) trait Sequence: Any + Debug + Send {
-    /// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,
-    /// which bounds the memory that a forward takes.
-    fn chunk(&self) -> usize;
-
     /// Bytes of its keys and values, those of the source included; 0 where they are not counted.
     fn cache_bytes(&self) -> usize {
         0
     }
 
-    /// Its keys and values and those of the source, which sequences of one network can
+    /// Keys and values of the sequence and of the source, which sequences of one network can
     /// [share](Cache::share), where they lie in pages.
     fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
         None

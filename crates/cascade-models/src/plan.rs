@@ -39,12 +39,6 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The tokens of the context that are appended.
-    #[cfg(feature = "gpu")]
-    pub(crate) fn gap(&self) -> &'a [TokenId] {
-        self.gap
-    }
-
     /// The tree that is appended to them.
     pub(crate) fn tree(&self) -> &'a TokenTree {
         self.tree

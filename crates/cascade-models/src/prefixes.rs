@@ -157,24 +157,9 @@ impl Sharing {
                 *encoded = root.encoded.upgrade();
             }
         }
-        let mut found = Vec::new();
-        let mut after = self.pages.last().copied().or(self.root);
-        for tokens in context[own.min(context.len())..]
-            .as_chunks::<PAGE_SLOTS>()
-            .0
-        {
-            let key = after.map(|after| PageKey {
-                after,
-                tokens: *tokens,
-            });
-            let next = key.and_then(|key| known.pages.get(&key));
-            let Some((next, page)) = next.and_then(|next| Some((next, next.page.upgrade()?)))
-            else {
-                break;
-            };
-            after = Some(next.number);
-            found.push((next.number, page));
-        }
+        let after = self.pages.last().copied().or(self.root);
+        let rest = &context[own.min(context.len())..];
+        let found = after.map_or_else(Vec::new, |after| known.pages_after(after, rest));
         drop(known);
         if own + found.len() * PAGE_SLOTS <= len {
             return len;
@@ -216,26 +201,45 @@ impl Sharing {
                 tokens: *tokens,
             };
             let place = self.pages.len();
-            let there = known.pages.get(&key);
-            let number = there.map(|there| (there.number, there.page.upgrade()));
-            let number = match number {
-                Some((number, Some(page))) => {
-                    cache.replace(place, page);
-                    number
-                }
-                Some((number, None)) => known.publish(key, number, &cache.share(place)),
-                None => {
-                    let number = known.next_number();
-                    known.publish(key, number, &cache.share(place))
-                }
-            };
-            self.pages.push(number);
+            self.pages.push(known.page(key, cache, place));
         }
         known.sweep();
     }
 }
 
 impl Known {
+    /// Pages of `context` behind the page or root `after`, as far as others have them.
+    fn pages_after(&self, mut after: u64, context: &[TokenId]) -> Vec<(u64, Arc<Page>)> {
+        let mut found = Vec::new();
+        for &tokens in context.as_chunks::<PAGE_SLOTS>().0 {
+            let next = self.pages.get(&PageKey { after, tokens });
+            let Some((next, page)) = next.and_then(|next| Some((next, next.page.upgrade()?)))
+            else {
+                break;
+            };
+            after = next.number;
+            found.push((after, page));
+        }
+        found
+    }
+
+    /// The number of a page of an own cache; if others still have that page, theirs takes its
+    /// place.
+    fn page(&mut self, key: PageKey, cache: &mut Cache, place: usize) -> u64 {
+        let there = self.pages.get(&key);
+        match there.map(|there| (there.number, there.page.upgrade())) {
+            Some((number, Some(page))) => {
+                cache.replace(place, page);
+                number
+            }
+            Some((number, None)) => self.publish(key, number, &cache.share(place)),
+            None => {
+                let number = self.next_number();
+                self.publish(key, number, &cache.share(place))
+            }
+        }
+    }
+
     fn publish(&mut self, key: PageKey, number: u64, page: &Arc<Page>) -> u64 {
         let page = Arc::downgrade(page);
         self.pages.insert(key, Numbered { number, page });

@@ -146,7 +146,7 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
     })
 }
 
-/// That of all its layers.
+/// The window that all layers have.
 fn window(config: &DecoderConfig) -> Option<NonZeroUsize> {
     config.layers.first().and_then(|layer| layer.window)
 }

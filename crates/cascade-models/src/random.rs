@@ -1,7 +1,7 @@
 //! Models of any shape with random weights: to measure what forwards cost, without the files of a
 //! model.
 
-#[cfg(any(feature = "gpu", feature = "candle"))]
+#[cfg(feature = "candle")]
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -9,8 +9,6 @@ use std::sync::Arc;
 use cascade_checkpoint::Blocks;
 use cascade_checkpoint::FloatType;
 use cascade_cpu::{quantize, Format, Packed};
-#[cfg(feature = "gpu")]
-use cascade_gpu::{StorageDType, TensorSource};
 use half::f16;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -27,27 +25,14 @@ use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 /// nothing; what it costs is what the real model costs.
 ///
 /// Weights are spread evenly around 0 with a variance of 1 / inputs, and norms have weight 1, so
-/// that activations stay as large as they are in trained models. The same configuration gives the
-/// same weights on the same kind of device.
+/// that activations stay as large as they are in trained models. Equal configurations give equal
+/// weights on every device, up to their type.
 ///
 /// # Errors
 /// [`DoesNotFit`](crate::Error::DoesNotFit) before anything is allocated;
 /// [`Config`](crate::Error::Config) for a configuration that no model can be built from; whatever
 /// the device fails with.
 pub fn random_model(config: Value, options: &LoadOptions) -> Result<Arc<Model>> {
-    of_weights(config, options, &RandomWeights { on_host: false })
-}
-
-/// The same, with the same weights on every device, up to their type: made on the host, which takes
-/// longer. For comparing devices.
-///
-/// # Errors
-/// As [`random_model`].
-pub fn random_twin(config: Value, options: &LoadOptions) -> Result<Arc<Model>> {
-    of_weights(config, options, &RandomWeights { on_host: true })
-}
-
-fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> Result<Arc<Model>> {
     let file = ModelFile::Embedded {
         name: "the configuration of a model with random weights".to_owned(),
         bytes: &[],
@@ -55,19 +40,12 @@ fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> 
     let config = ModelConfig::parse(&file, &config)?;
     let (device, overcommit) = (&options.device, options.overcommit);
     check_weights((&file, &config, None), options.dtype, device, overcommit)?;
-    let model = Model::new(&config, weights, &options.device, options.types())?;
+    let model = Model::new(&config, &RandomWeights, device, options.types())?;
     Ok(Arc::new(model))
 }
 
 /// Any tensor that is asked for, a function of its name, shape and role.
-struct RandomWeights {
-    /// Whether values are not left to the device.
-    #[cfg_attr(
-        not(feature = "gpu"),
-        expect(dead_code, reason = "the only device is the host")
-    )]
-    on_host: bool,
-}
+struct RandomWeights;
 
 impl RandomWeights {
     /// The greatest magnitude of values of variance 1 / inputs, or 1 / outputs for a bias.
@@ -86,7 +64,7 @@ impl RandomWeights {
         places.map(|i| scale * value(seed, i)).collect()
     }
 
-    #[cfg(any(feature = "gpu", feature = "candle"))]
+    #[cfg(feature = "candle")]
     fn blocks_of(format: Format, name: &str, [outputs, inputs]: [usize; 2]) -> Vec<u8> {
         let of = (seed(name), Self::scale(&[outputs, inputs]));
         let row_bytes = inputs / format.block_values() * format.block_bytes();
@@ -94,42 +72,6 @@ impl RandomWeights {
         let rows = blocks.par_chunks_mut(row_bytes).enumerate();
         rows.for_each(|(row, to)| fill_row(format, of, row * inputs, inputs, to));
         blocks
-    }
-}
-
-#[cfg(feature = "gpu")]
-impl cascade_gpu::Weights for RandomWeights {
-    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
-        if self.on_host {
-            let role = match shape.len() {
-                1 if name.ends_with(".bias") => Role::Bias,
-                1 => Role::Norm,
-                _ => Role::Matrix,
-            };
-            let values = Self::values(name, shape, role);
-            return Ok(TensorSource::Values {
-                stored: StorageDType::F32,
-                bytes: Cow::Owned(
-                    values
-                        .iter()
-                        .flat_map(|value| value.to_le_bytes())
-                        .collect(),
-                ),
-            });
-        }
-        // The device makes the values itself, and those of norms 1.
-        Ok(TensorSource::Random(Self::scale(shape)))
-    }
-
-    fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let (format, scale) = (Format::Q8_0, Self::scale(&shape));
-        if !self.on_host {
-            return Ok(TensorSource::Random(scale));
-        }
-        Ok(TensorSource::Values {
-            stored: StorageDType::Q8,
-            bytes: Cow::Owned(Self::blocks_of(format, name, shape)),
-        })
     }
 }
 
@@ -165,11 +107,6 @@ impl Provider for RandomWeights {
             format,
             bytes: Cow::Owned(Self::blocks_of(format, name, shape)),
         }))
-    }
-
-    #[cfg(feature = "gpu")]
-    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
-        self
     }
 }
 
@@ -207,7 +144,7 @@ fn value(seed: u64, i: u64) -> f32 {
     (mixed(seed, i) >> 40) as f32 * (2.0 / (1u64 << 24) as f32) - 1.0
 }
 
-/// The same as 64 bits.
+/// 64 bits that look random, the `i`th of a sequence.
 fn mixed(seed: u64, i: u64) -> u64 {
     let mut x = seed.wrapping_add(i);
     x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -9,7 +9,7 @@ use cascade_core::{
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::network::{NewRows, Read, Sequence};
+use crate::network::{NewRows, Read, Sequence, CHUNK};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
 use crate::Model;
@@ -93,7 +93,7 @@ impl Session {
         self.sharing.begin(prefixes);
     }
 
-    /// The same, which adds the bytes of its keys and values to `all` as long as it is there.
+    /// Adds the bytes of the session's keys and values to `all` as long as the session lives.
     pub(crate) fn counted_in(mut self, all: &Arc<AtomicUsize>) -> Self {
         self.counted.all = Arc::clone(all);
         self
@@ -203,11 +203,6 @@ impl Session {
         scoring.context.len() - self.cache.context.len()
     }
 
-    /// Rows of one forward at most, as far as the context goes.
-    pub(crate) fn chunk(&self) -> usize {
-        self.cache.sequence.chunk()
-    }
-
     /// The next rows of a call: as many tokens of the context as are allowed, and the tree if none
     /// is left.
     pub(crate) fn new_rows<'a>(
@@ -271,7 +266,7 @@ pub(crate) struct Scoring {
     kept: usize,
     /// How many tokens of the context the forward under way computes.
     piece: usize,
-    /// Of the context, as far as it has been computed.
+    /// Hidden states of the context, as far as they have been computed.
     hidden: HiddenStates,
 }
 
@@ -332,7 +327,7 @@ impl Scorer for Session {
         let model = Arc::clone(&self.model);
         loop {
             self.adopt(&mut scoring);
-            let rows = self.new_rows(&mut scoring, self.chunk());
+            let rows = self.new_rows(&mut scoring, CHUNK);
             let given = model.network().forward(vec![rows]).pop();
             if let Some(answer) = given.and_then(|given| self.take(&mut scoring, given)) {
                 return answer;

@@ -5,19 +5,13 @@ mod pack;
 use std::borrow::Cow;
 
 #[cfg(feature = "candle")]
-use cascade_checkpoint::Blocks;
-#[cfg(any(feature = "gpu", feature = "candle"))]
-use cascade_checkpoint::Scales;
-use cascade_checkpoint::{Checkpoint, FloatType, Named, Rows, Stored, TensorInfo};
-#[cfg(any(feature = "gpu", feature = "candle"))]
+use cascade_checkpoint::{Blocks, Scales};
+use cascade_checkpoint::{Checkpoint, FloatType, Named, Rows, Stored};
+#[cfg(feature = "candle")]
 use cascade_cpu::Format;
-#[cfg(feature = "gpu")]
-use cascade_gpu::{StorageDType, TensorSource};
 
 pub(crate) use self::pack::{format_for, pack, pack_blocks, PackedMatrix};
-#[cfg(feature = "gpu")]
-use crate::Error;
-use crate::{DType, Device, Result};
+use crate::{DType, Result};
 
 /// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.
 pub trait WeightSource: Send + Sync {
@@ -70,10 +64,6 @@ pub(crate) trait Provider {
     /// As [`pack`](Self::pack).
     #[cfg(feature = "candle")]
     fn blocks(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Blocks<'_>>>;
-
-    /// The same weights for GPUs.
-    #[cfg(feature = "gpu")]
-    fn for_gpu(&self) -> &dyn cascade_gpu::Weights;
 }
 
 /// The weights of a [`WeightSource`].
@@ -114,27 +104,6 @@ impl Provider for CallerWeights<'_> {
         let stored = self.stored(name, &shape)?;
         in_blocks(format, Self::named(name), &stored, shape).map(Some)
     }
-
-    #[cfg(feature = "gpu")]
-    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
-        self
-    }
-}
-
-#[cfg(feature = "gpu")]
-impl cascade_gpu::Weights for CallerWeights<'_> {
-    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let stored = self.stored(name, shape).map_err(carried)?;
-        Ok(TensorSource::Values {
-            stored: StorageDType::F32,
-            bytes: stored.bytes,
-        })
-    }
-
-    fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let stored = self.stored(name, &shape).map_err(carried)?;
-        quantized(Self::named(name), &stored, shape)
-    }
 }
 
 /// What blocks a type asks for, if they fit rows of this shape.
@@ -163,53 +132,10 @@ fn in_blocks(
     })
 }
 
-/// Blocks of 8 bits of values of any type, for the GPU's loader.
-#[cfg(feature = "gpu")]
-fn quantized(
-    name: Named<'_>,
-    stored: &Stored<'_>,
-    shape: [usize; 2],
-) -> cascade_gpu::Result<TensorSource<'static>> {
-    let blocks = pack::blocks(Format::Q8_0, name, stored, shape).map_err(carried)?;
-    Ok(TensorSource::Values {
-        stored: StorageDType::Q8,
-        bytes: Cow::Owned(blocks),
-    })
-}
-
-/// An error on its way through the GPU's loader, which [`Error`]'s conversion takes out again.
-#[cfg(feature = "gpu")]
-fn carried(error: impl Into<Error>) -> cascade_gpu::Error {
-    cascade_gpu::Error::Weights(Box::new(error.into()))
-}
-
 /// The weights of a checkpoint.
 pub(crate) struct CheckpointWeights(pub(crate) Checkpoint);
 
 impl CheckpointWeights {
-    /// What a model of these weights computes in on a device where `dtype` is asked for: with our
-    /// kernels on a GPU, [`DType::Stored`] is what all matrices have, or bf16.
-    pub(crate) fn dtype_on(&self, device: &Device, dtype: DType) -> DType {
-        if !device.is_own_gpu() || dtype != DType::Stored {
-            return dtype;
-        }
-        // Tables of biases by distance are read in f32 whatever they are in.
-        let infos = self.0.infos();
-        let is_matrix = |(name, info): &(&String, &TensorInfo)| {
-            info.shape.len() == 2 && !name.contains("relative_attention_bias")
-        };
-        let mut matrices = infos.iter().filter(is_matrix).map(|(_, info)| &info.dtype);
-        let Some(first) = matrices.next() else {
-            return DType::BF16;
-        };
-        match (matrices.all(|dtype| dtype == first), &**first) {
-            (true, "F32" | "F64") => DType::F32,
-            (true, "F16") => DType::F16,
-            (true, "Q8_0") => DType::Q8_0,
-            _ => DType::BF16,
-        }
-    }
-
     fn packed(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<PackedMatrix> {
         let named = self.0.named(name);
         if let Some(blocks) = self.0.blocks(name, shape, dtype)? {
@@ -258,54 +184,9 @@ impl Provider for CheckpointWeights {
             None => Ok(None),
         }
     }
-
-    #[cfg(feature = "gpu")]
-    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
-        self
-    }
-}
-
-#[cfg(feature = "gpu")]
-impl cascade_gpu::Weights for CheckpointWeights {
-    /// The tensor where it lies in the file, if the GPU knows its type.
-    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let values = self.0.finite(name, shape).map_err(carried)?;
-        let (stored, bytes) = match values.dtype {
-            FloatType::BF16 => (StorageDType::BF16, values.bytes),
-            FloatType::F16 => (StorageDType::F16, values.bytes),
-            FloatType::F32 => (StorageDType::F32, values.bytes),
-            FloatType::F64 => (StorageDType::F32, Cow::Owned(narrowed(&values.bytes))),
-        };
-        Ok(TensorSource::Values { stored, bytes })
-    }
-
-    /// Those of the file, if it has them; else what the CPU's quantizer makes of the values.
-    fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let named = self.0.named(name);
-        let blocks = self.0.blocks(name, shape, DType::Q8_0);
-        let Some(blocks) = blocks.map_err(carried)? else {
-            let values = self.0.load(name, &shape).map_err(carried)?;
-            return quantized(named, &values, shape);
-        };
-        let scales = Scales::of_format(blocks.format);
-        let checked = named.check_blocks(scales, &blocks.bytes, &shape);
-        checked.map_err(carried)?;
-        Ok(TensorSource::Values {
-            stored: StorageDType::Q8,
-            bytes: blocks.bytes,
-        })
-    }
 }
 
 /// Whether a format calls numbers so that are not packed in blocks.
 fn is_float(dtype: &str) -> bool {
     matches!(dtype, "F64" | "F32" | "F16" | "BF16")
-}
-
-/// f64 as f32.
-#[cfg(feature = "gpu")]
-fn narrowed(bytes: &[u8]) -> Vec<u8> {
-    let (values, _) = bytes.as_chunks::<8>();
-    let narrow = |value: &[u8; 8]| (f64::from_le_bytes(*value) as f32).to_le_bytes();
-    values.iter().flat_map(narrow).collect()
 }

@@ -12,14 +12,14 @@ use cascade_config::{model_source, CostClock, CostFile, ForwardTime};
 use cascade_core::Architecture;
 use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost};
 use cascade_models::{
-    compute_threads, load, parse_cache_type, CacheType, Device, LoadOptions, Model, Session,
+    compute_threads, load, parse_cache_type, CacheType, LoadOptions, Model, Session,
 };
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use crate::{at_most, bounded, costs};
 
-use super::options::{bandwidth, load_options, of_shape, twin_of_shape, ShapeArgs};
+use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
 
 /// Logits and scores of attention take memory in proportion to the rows; no draft has as many.
 const MOST_ROWS: usize = 4096;
@@ -70,13 +70,9 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
     cache_dtype: Option<CacheType>,
 
-    /// Device: auto, cpu or cuda:N, or candle:cpu and others of the second engine.
+    /// Device: auto, cpu, cuda:N or metal:N, or candle:cpu, the second engine on the CPU.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
-
-    /// On a GPU: also time the launches of a forward by purpose, at the last context length.
-    #[arg(long)]
-    profile: bool,
 
     /// Time rows of a tree, a path and a sibling of each of its nodes, instead of a chain.
     #[arg(long)]
@@ -84,23 +80,22 @@ pub(crate) struct ModelArgs {
 
     /// Time a row of each of so many texts in one forward, as texts that are generated at a time
     /// share it, instead of rows of one text.
-    #[arg(long, conflicts_with_all = ["tree", "check", "profile", "save", "logits"])]
+    #[arg(long, conflicts_with_all = ["tree", "check", "save", "logits"])]
     texts: bool,
 
     /// Compare forwards instead of timing them: rows of chains and trees with the same rows one by
     /// one, bit for bit, and all with the CPU; of a shape, one layer and the head. Fails if they
     /// differ.
-    #[arg(long, conflicts_with = "profile")]
+    #[arg(long)]
     check: bool,
 
     /// Write the times to a file, which --costs of `run`, `tune`, `replay` and `reproduce` reads.
     /// They are measured until two measurements agree; fails if they never do.
-    #[arg(long, value_name = "FILE", requires = "model", conflicts_with_all = ["check", "profile", "tree"])]
+    #[arg(long, value_name = "FILE", requires = "model", conflicts_with_all = ["check", "tree"])]
     save: Option<PathBuf>,
 
     /// Also write the logits of the last rows of a text, and the greedy tokens after it, as JSON:
-    /// benches/compare_logits.py compares such files. Random weights are then made on the host, and
-    /// the same on every device.
+    /// benches/compare_logits.py compares such files.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "save"])]
     logits: Option<PathBuf>,
 
@@ -127,37 +122,11 @@ struct Measured {
     tree: bool,
     /// Whether each row was of another text.
     texts: bool,
-    /// Read bandwidth of the device's memory, with all cores.
-    /// Not known of a GPU that our kernels cannot use.
+    /// Read bandwidth of the host's memory, with all cores; nothing on a GPU.
     memory_bytes_per_second: Option<f64>,
-    /// Bandwidth of a copy (read and write), on a GPU.
-    copy_bytes_per_second: Option<f64>,
-    /// Peak memory of the model on a GPU; of this process on the CPU, if known.
+    /// Peak memory of this process, if known; nothing on a GPU.
     peak_memory_bytes: Option<usize>,
     forwards: Vec<Forward>,
-    /// With --profile, on a GPU.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    profiles: Vec<Profile>,
-}
-
-/// Launch times of a forward, by purpose.
-#[derive(Serialize)]
-struct Profile {
-    context: usize,
-    rows: usize,
-    forward_seconds: f64,
-    /// Time of the same number of empty launches.
-    empty_launches_seconds: f64,
-    purposes: Vec<Purpose>,
-}
-
-/// All launches of a forward for one purpose.
-#[derive(Serialize)]
-struct Purpose {
-    purpose: &'static str,
-    launches: usize,
-    seconds: f64,
-    weight_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -175,10 +144,6 @@ struct Forward {
     memory_share: Option<f64>,
     /// Time relative to one row at the same context length.
     cost_of_one_row: Option<f64>,
-    /// Kernels launched, on a GPU.
-    launches: Option<usize>,
-    /// Launches per layer, embedding and head included.
-    launches_per_layer: Option<f64>,
 }
 
 pub(super) fn run(args: &ModelArgs) -> Result<()> {
@@ -193,9 +158,6 @@ pub(super) fn run(args: &ModelArgs) -> Result<()> {
 fn measure(args: &ModelArgs) -> Result<Measured> {
     check_scores(args)?;
     let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
-    if args.profile && matches!(options.device, Device::Cpu) {
-        bail!("--profile needs a model on a GPU; give one with --device");
-    }
     let (name, model) = subject(args, &options)?;
     let bench = bench(args);
     let mut session = model.session();
@@ -206,19 +168,13 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     if let Some(file) = &args.logits {
         said::write(file, args, &name, &options, &costs, &mut session)?;
     }
-    let profiles = if args.profile {
-        profiles(&bench, &costs, &model, &mut session)?
-    } else {
-        Vec::new()
-    };
     drop(session);
     // Before measuring the bandwidth, which takes memory too.
     let peak = options.device.peak_memory();
-    let bandwidth = bandwidth(&options.device)?;
-    let read = bandwidth.map(|(read, _)| read);
+    let read = bandwidth(&options.device);
     let forwards = costs.iter();
     let bytes = |cost: &ForwardCost| bytes_read(args, &model, cost);
-    let forwards = forwards.map(|cost| forward(cost, bytes(cost), &costs, &model, read));
+    let forwards = forwards.map(|cost| forward(cost, bytes(cost), &costs, read));
     Ok(Measured {
         model: name,
         random_weights: args.shape.shape()?.is_some(),
@@ -231,10 +187,8 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         tree: args.tree,
         texts: args.texts,
         memory_bytes_per_second: read,
-        copy_bytes_per_second: bandwidth.and_then(|(_, copy)| copy),
         peak_memory_bytes: peak,
         forwards: forwards.collect(),
-        profiles,
     })
 }
 
@@ -291,11 +245,7 @@ fn saved(
         model: name.to_owned(),
         dtype: options.dtype.as_str().to_owned(),
         cache_dtype: cache.map_or("default", CacheType::as_str).to_owned(),
-        device: match (on_cpu, args.device.as_str()) {
-            (true, _) => "cpu".to_owned(),
-            (false, "auto") => "cuda:0".to_owned(),
-            (false, named) => named.to_owned(),
-        },
+        device: options.device.spec().to_string(),
         threads: if on_cpu { compute_threads() } else { 1 },
     };
     let clock = match ForwardClock::of(model) {
@@ -333,54 +283,10 @@ fn check_scores(args: &ModelArgs) -> Result<()> {
     Ok(())
 }
 
-/// Launch times of the forwards measured at the last context length.
-fn profiles(
-    bench: &ForwardBench,
-    costs: &[ForwardCost],
-    model: &Model,
-    session: &mut Session,
-) -> Result<Vec<Profile>> {
-    let last = costs.last().map(|cost| cost.context);
-    let mut profiles = Vec::new();
-    for cost in costs.iter().filter(|cost| Some(cost.context) == last) {
-        let once = ForwardBench {
-            contexts: vec![cost.context],
-            rows: vec![cost.rows],
-            repeats: 1,
-            ..bench.clone()
-        };
-        once.run(session)?;
-        let launches = model.profile(bench.repeats)?;
-        let Some((nothing, purposes)) = launches.split_first() else {
-            continue;
-        };
-        profiles.push(Profile {
-            context: cost.context,
-            rows: cost.rows,
-            forward_seconds: cost.median.as_secs_f64(),
-            empty_launches_seconds: nothing.seconds,
-            purposes: purposes
-                .iter()
-                .map(|cost| Purpose {
-                    purpose: cost.purpose,
-                    launches: cost.launches,
-                    seconds: cost.seconds,
-                    weight_bytes: cost.weights,
-                })
-                .collect(),
-        });
-    }
-    Ok(profiles)
-}
-
 /// The model to measure, and its name.
 fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model>)> {
     if let Some(shape) = args.shape.shape()? {
-        let made = match args.logits {
-            Some(_) => twin_of_shape(shape, options)?,
-            None => of_shape(shape, options)?,
-        };
-        return Ok((shape.to_owned(), made));
+        return Ok((shape.to_owned(), of_shape(shape, options)?));
     }
     let model = args.model.as_deref().unwrap_or_default();
     let loaded = load(&model_source(model)?, options)?;
@@ -402,14 +308,12 @@ fn forward(
     cost: &ForwardCost,
     bytes: usize,
     all: &[ForwardCost],
-    model: &Model,
     bandwidth: Option<f64>,
 ) -> Forward {
     let seconds = cost.median.as_secs_f64();
     let one = all
         .iter()
         .find(|one| one.rows == 1 && one.context == cost.context);
-    let launches = model.launches(cost.rows);
     Forward {
         context: cost.context,
         rows: cost.rows,
@@ -421,7 +325,5 @@ fn forward(
         bytes_per_second: bytes as f64 / seconds,
         memory_share: bandwidth.map(|bandwidth| bytes as f64 / seconds / bandwidth),
         cost_of_one_row: one.map(|one| seconds / one.median.as_secs_f64()),
-        launches,
-        launches_per_layer: launches.map(|count| count as f64 / model.layers() as f64),
     }
 }

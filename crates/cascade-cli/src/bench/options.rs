@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail, Context, Result};
 use cascade_eval::read_bandwidth;
 use cascade_models::{
-    parse_device, parse_dtype, random_model, random_twin, shape, shape_names, CacheType, DType,
-    Device, LoadOptions, Model,
+    parse_device, parse_dtype, random_model, shape, shape_names, CacheType, DType, Device,
+    LoadOptions, Model,
 };
 use clap::Args;
 
@@ -63,7 +63,7 @@ pub fn load_options(
     })
 }
 
-/// One layer of a shape and its head, with random weights that are the same on every device.
+/// One layer of a shape and its head, with random weights.
 pub fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     let mut config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     for layers in ["num_hidden_layers", "num_layers", "num_decoder_layers"] {
@@ -71,7 +71,7 @@ pub fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
             config[layers] = 1.into();
         }
     }
-    random_twin(config, options).with_context(|| format!("a layer of the shape {name}"))
+    random_model(config, options).with_context(|| format!("a layer of the shape {name}"))
 }
 
 /// A random model of a shape.
@@ -80,28 +80,7 @@ pub fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     random_model(config, options).with_context(|| format!("the shape {name}"))
 }
 
-/// The same, with weights that are the same on every device.
-pub fn twin_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
-    let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
-    random_twin(config, options).with_context(|| format!("the shape {name}"))
-}
-
-/// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU; nothing
-/// for a GPU that our kernels, which measure it, cannot use.
-pub fn bandwidth(device: &Device) -> Result<Option<(f64, Option<f64>)>> {
-    // Far larger than any cache.
-    const MOST: usize = 2 << 30;
-    let gpu = match device {
-        Device::Gpu(gpu) => gpu.clone(),
-        Device::Candle(candle) if device.is_gpu() => {
-            match parse_device(&candle.place().to_string()) {
-                Ok(Device::Gpu(gpu)) => gpu,
-                _ => return Ok(None),
-            }
-        }
-        _ => return Ok(Some((read_bandwidth(), None))),
-    };
-    let (used, all) = gpu.memory()?;
-    let measured = gpu.bandwidth(MOST.min((all - used) / 4))?;
-    Ok(Some((measured.read, Some(measured.copy))))
+/// Read bandwidth of the host's memory in bytes per second; nothing for a GPU.
+pub fn bandwidth(device: &Device) -> Option<f64> {
+    (!device.is_gpu()).then(read_bandwidth)
 }

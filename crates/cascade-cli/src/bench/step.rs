@@ -50,7 +50,7 @@ pub(crate) struct StepArgs {
     )]
     drafter: Vec<DrafterShape>,
 
-    /// Device, overriding the configuration: auto, cpu or cuda:N.
+    /// Device, overriding the configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 
@@ -100,11 +100,8 @@ fn measure(args: &StepArgs) -> Result<StepTimes> {
         target: &target,
         simulated: &simulated(args, &target)?,
         limit: args.limit,
-        memory: bandwidth(&parse_device(&target.device)?)?
-            .context(
-                "the bandwidth of this GPU's memory cannot be measured: our kernels cannot use it",
-            )?
-            .0,
+        memory: bandwidth(&parse_device(&target.device)?)
+            .context("the bandwidth of a GPU's memory is not measured: give --device cpu")?,
     };
     let mut cascades = 0;
     let on_assembled = |assembled: &_| {

@@ -94,7 +94,7 @@ fn are_right() -> bool {
     bytes && nibbles && bf16_is_right()
 }
 
-/// The same of bf16.
+/// Whether tiles multiply bf16 as the definition says.
 fn bf16_is_right() -> bool {
     use super::scalar;
     let pairs: Vec<[u32; 16]> = (0..2 * 7)

@@ -176,7 +176,7 @@ fn bf16_native_rows<const R: usize>(panel: &[u8], x: &[[[u32; 16]; R]], out: &mu
     store(sums, out);
 }
 
-/// The same bits.
+/// The bits of a vector as bf16.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn as_bf16(vector: __m512i) -> __m512bh {
@@ -206,7 +206,7 @@ fn nibbles(packed: &[u8]) -> [__m512i; 8] {
     vectors
 }
 
-/// The same with a fifth bit from the vector that follows.
+/// Weights of 5 bits: 4 of each and a fifth bit from the vector that follows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn five_bits(packed: &[u8]) -> [__m512i; 8] {

@@ -17,14 +17,14 @@ pub enum Isa {
     Avx2,
     /// AVX-512 (F, BW, DQ, VL) with VNNI.
     Avx512,
-    /// The same with BF16.
+    /// AVX-512 with BF16.
     Avx512Bf16,
-    /// The same with AMX tiles of bytes and bf16.
+    /// AVX-512 with AMX tiles of bytes and bf16.
     Amx,
 }
 
 impl Isa {
-    /// All of them.
+    /// All instruction sets.
     pub const ALL: [Self; 6] = [
         Self::Scalar,
         Self::Neon,
@@ -34,7 +34,7 @@ impl Isa {
         Self::Amx,
     ];
 
-    /// Its name, as `CASCADE_CPU` takes it.
+    /// The name of the instruction set, as `CASCADE_CPU` takes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -78,7 +78,7 @@ impl Isa {
         }
     }
 
-    /// Those that this process can use, the widest first.
+    /// Instruction sets that this process can use, the widest first.
     pub fn available() -> Vec<Self> {
         let all = Self::ALL.into_iter().rev();
         all.filter(|isa| isa.is_available()).collect()

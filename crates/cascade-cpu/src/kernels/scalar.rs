@@ -27,7 +27,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     most: (16, 16, 16),
 };
 
-/// Of each step, row and output in turn.
+/// Calls a function for each step, row and output in turn.
 fn each<X>(
     (panel, step): (&[u8], usize),
     x: &[X],

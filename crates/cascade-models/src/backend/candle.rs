@@ -1,54 +1,66 @@
-//! candle's tensors, on its devices: an engine that runs where ours do not, and that ours are
-//! compared with. Rows are not bit-invariant.
+//! candle's tensors: GPUs, and a second engine on the CPU that ours is compared with. Nothing waits
+//! for the device before logits or hidden states are copied to the host.
+//!
+//! The bits of a row depend on the rows beside it: products of matrices choose their order of
+//! summation by shape.
 
+mod cache;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device;
+mod forward;
 mod sequence;
+mod weights;
 
-use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cascade_candle::{
-    Bias, BlockFormat, Cache, DType as ComputeType, Device, Heads, Linear, Matrix, Norm, Rotary,
-    Tensor,
-};
-use cascade_core::{HiddenLayer, HiddenLayers, Result as CoreResult, Scores};
+use candle_core::quantized::GgmlDType;
+use candle_core::{DType as ComputeType, Tensor};
+use cascade_core::{Result as CoreResult, Scores};
 use cascade_cpu::Format;
 
+use self::cache::CandleCache;
+pub use self::device::CandleDevice;
 use self::sequence::CandleSequence;
-use super::host::{HostRows, PerWindow, RelativeBias};
+use self::weights::{tensor, Linear, Matrix, Norm, Rotary};
+use super::host::RelativeBias;
 use super::{
-    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, CacheShape, Forward, LinearSpec,
-    Loader, ModelInfo, NewRows, Outputs, QkTransform,
+    Backend, BackendNetwork, BiasTable, CacheShape, HeldWeights, LinearSpec, Loader, ModelInfo,
+    NewRows,
 };
 use crate::weights::{Provider, Role};
-use crate::{DType, Result};
+use crate::{DType, Error, Result};
 
+/// One of candle's devices, and how a model is held on it.
 #[derive(Debug)]
 pub(super) struct Candle {
-    device: Device,
-    /// Of activations, keys and values.
+    device: CandleDevice,
+    /// The type of activations, keys and values.
     dtype: ComputeType,
-    /// Matrices that were loaded: weights, and bytes.
-    held: (usize, usize),
-    /// How many matrices are held in another way than was asked for, by what is said of them.
-    notes: BTreeMap<String, usize>,
+    held: HeldWeights,
 }
 
-/// A bias by distance: which entry, and the entries.
+/// A bias by distance: which entry is whose on the host, and the entries `[heads, entries]` on the
+/// device.
 #[derive(Debug)]
-pub(super) struct Relative {
+pub(super) struct DeviceBias {
     entries: RelativeBias,
-    values: cascade_candle::RelativeBias,
+    values: Tensor,
+}
+
+/// What candle computes in where a model is held in `dtype`: products with blocks are computed in
+/// f32.
+pub(crate) fn compute_type(dtype: DType) -> ComputeType {
+    match dtype {
+        DType::BF16 => ComputeType::BF16,
+        DType::F16 => ComputeType::F16,
+        _ => ComputeType::F32,
+    }
 }
 
 impl Candle {
-    fn cache(&self, shape: CacheShape) -> Cache {
-        let shape = cascade_candle::CacheShape {
-            layers: shape.layers,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
-        };
-        Cache::new(&self.device, shape, self.dtype)
+    fn cache(&self, shape: CacheShape) -> CandleCache {
+        CandleCache::new(&self.device.inner, shape, self.dtype)
     }
 }
 
@@ -57,31 +69,18 @@ impl Backend for Candle {
     type Norm = Norm;
     type Linear = Linear;
     type Rotary = Rotary;
-    type RelativeBias = Relative;
-    type Activation = cascade_candle::Activation;
+    type RelativeBias = DeviceBias;
     type Sequence = CandleSequence;
 
     const GATHERS: bool = false;
     const ROW_INVARIANT: bool = false;
 
-    fn weight_bytes(&self, weights: usize) -> usize {
-        let (all, bytes) = self.held;
-        (weights as f64 * bytes as f64 / all.max(1) as f64) as usize
+    fn held(&self) -> &HeldWeights {
+        &self.held
     }
 
     fn bytes_per_slot(&self, shape: CacheShape) -> usize {
-        shape.elements_per_slot() * self.dtype.bytes()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let notes = self.notes.iter();
-        notes
-            .map(|(note, count)| format!("{count} of its matrices of weights are held in {note}"))
-            .collect()
-    }
-
-    fn hidden(&self, layers: usize) -> HiddenLayers {
-        HiddenLayers::up_to(layers)
+        shape.elements_per_slot() * self.dtype.size_in_bytes()
     }
 
     fn sequence(model: Arc<BackendNetwork<Self>>) -> CandleSequence {
@@ -92,18 +91,18 @@ impl Backend for Candle {
         _model: &BackendNetwork<Self>,
         texts: Vec<NewRows<'_, CandleSequence>>,
     ) -> Vec<CoreResult<Scores>> {
-        let texts = texts.into_iter();
         texts
+            .into_iter()
             .map(|text| text.sequence.append(&text.plan, text.read))
             .collect()
     }
 }
 
-/// Loads weights onto a device of candle's.
+/// Loads weights onto one of candle's devices.
 pub(super) struct CandleLoader<'a> {
     info: ModelInfo,
     weights: &'a dyn Provider,
-    /// What was asked for.
+    /// The type that was asked for.
     dtype: DType,
     loaded: Candle,
 }
@@ -111,28 +110,26 @@ pub(super) struct CandleLoader<'a> {
 impl<'a> CandleLoader<'a> {
     /// Refuses types that the device does not compute in.
     pub(super) fn new(
-        device: &Device,
+        device: &CandleDevice,
         info: ModelInfo,
         weights: &'a dyn Provider,
         dtype: DType,
     ) -> Result<Self> {
-        let compute = match dtype {
-            DType::BF16 => ComputeType::BF16,
-            DType::F16 => ComputeType::F16,
-            // Products with blocks are computed in f32.
-            DType::F32 | DType::Q8_0 | DType::Q4_0 | DType::Stored => ComputeType::F32,
-            _ => ComputeType::F32,
-        };
-        device.check(compute)?;
+        if device.is_cpu() && dtype == DType::BF16 {
+            return Err(Error::Device {
+                text: device.spec().to_string(),
+                reason: "it computes in f32, f16 and blocks of 8 and fewer bits, not in bf16"
+                    .to_owned(),
+            });
+        }
         Ok(Self {
             info,
             weights,
             dtype,
             loaded: Candle {
                 device: device.clone(),
-                dtype: compute,
-                held: (0, 0),
-                notes: BTreeMap::new(),
+                dtype: compute_type(dtype),
+                held: HeldWeights::default(),
             },
         })
     }
@@ -142,48 +139,52 @@ impl<'a> CandleLoader<'a> {
         self.loaded
     }
 
+    /// A tensor of these values on the device, in the type that is computed in.
+    fn tensor(&self, values: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
+        let Candle { device, dtype, .. } = &self.loaded;
+        Ok(tensor(&device.inner, values, shape, *dtype)?)
+    }
+
     fn matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
         let name = format!("{name}.weight");
         let blocks = self.weights.blocks(&name, shape, self.dtype)?;
-        let Candle {
-            device,
-            dtype,
-            notes,
-            ..
-        } = &mut self.loaded;
-        let known = blocks.and_then(|blocks| Some((of_candle(blocks.format)?, blocks.bytes)));
+        let known = blocks.and_then(|blocks| Some((candle_format(blocks.format)?, blocks.bytes)));
+        let mut note = None;
         let matrix = match known {
-            Some((format, bytes)) => Matrix::blocks(device, &bytes, shape, format)?,
+            Some((format, bytes)) => {
+                Matrix::blocks(&self.loaded.device.inner, &bytes, shape, format)?
+            }
             None => {
-                let values = self.weights.read(&name, &shape, Role::Matrix)?;
                 if matches!(self.dtype, DType::Q8_0 | DType::Q4_0) {
-                    let note = format!("f32 instead of {}: rows are no whole blocks", self.dtype);
-                    *notes.entry(note).or_default() += 1;
+                    let dtype = self.dtype;
+                    note = Some(format!("f32 instead of {dtype}: rows are no whole blocks"));
                 }
-                Matrix::dense(device, values, shape, *dtype)?
+                let values = self.weights.read(&name, &shape, Role::Matrix)?;
+                Matrix::Dense(self.tensor(values, &shape)?)
             }
         };
-        self.loaded.held.0 += shape[0] * shape[1];
-        self.loaded.held.1 += matrix.bytes();
+        self.loaded.held.add(shape, matrix.bytes(), note);
         Ok(matrix)
     }
 
     fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
-        let weight = self
-            .weights
-            .read(&format!("{name}.weight"), &[size], Role::Norm)?;
-        let Candle { device, dtype, .. } = &self.loaded;
-        Ok(Norm::new(device, weight, self.info.epsilon as f32, *dtype)?)
+        let name = format!("{name}.weight");
+        let weight = self.weights.read(&name, &[size], Role::Norm)?;
+        Ok(Norm {
+            weight: self.tensor(weight, &[size])?,
+            epsilon: self.info.epsilon as f32,
+        })
     }
 }
 
-fn of_candle(format: Format) -> Option<BlockFormat> {
+/// The blocks that candle multiplies with.
+fn candle_format(format: Format) -> Option<GgmlDType> {
     match format {
-        Format::Q8_0 => Some(BlockFormat::Q8_0),
-        Format::Q4_0 => Some(BlockFormat::Q4_0),
-        Format::Q4K => Some(BlockFormat::Q4K),
-        Format::Q5K => Some(BlockFormat::Q5K),
-        Format::Q6K => Some(BlockFormat::Q6K),
+        Format::Q8_0 => Some(GgmlDType::Q8_0),
+        Format::Q4_0 => Some(GgmlDType::Q4_0),
+        Format::Q4K => Some(GgmlDType::Q4K),
+        Format::Q5K => Some(GgmlDType::Q5K),
+        Format::Q6K => Some(GgmlDType::Q6K),
         _ => None,
     }
 }
@@ -214,13 +215,9 @@ impl Loader<Candle> for CandleLoader<'_> {
                 bias.append(&mut self.weights.read(&name, &[*outputs], Role::Bias)?);
             }
         }
-        let linear = Linear::new(parts, spec.outputs == Outputs::Gated)?;
-        let Candle { device, dtype, .. } = &self.loaded;
-        Ok(if spec.bias {
-            linear.with_bias(device, bias, *dtype)?
-        } else {
-            linear
-        })
+        let outputs = bias.len();
+        let bias = spec.bias.then(|| self.tensor(bias, &[outputs]));
+        Ok(Linear::new(parts, bias.transpose()?, spec.gated)?)
     }
 
     fn head(&mut self, name: &str, tied: Option<&Matrix>) -> Result<Linear> {
@@ -228,194 +225,30 @@ impl Loader<Candle> for CandleLoader<'_> {
             Some(table) => table.clone(),
             None => self.matrix(name, [self.info.vocab_size, self.info.size])?,
         };
-        Ok(Linear::new(vec![weight], false)?)
+        Ok(Linear::new(vec![weight], None, false)?)
     }
 
     fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<Rotary> {
-        let Candle { device, dtype, .. } = &self.loaded;
         let half = self.info.heads.size / 2;
-        Ok(Rotary::new(device, [cosines, sines], half, *dtype)?)
-    }
-
-    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<Relative> {
-        let Candle { device, dtype, .. } = &self.loaded;
-        let (entries, heads) = (RelativeBias::new(table), self.info.heads.queries);
-        let values = entries.values().to_vec();
-        Ok(Relative {
-            entries,
-            values: cascade_candle::RelativeBias::new(device, values, heads, *dtype)?,
+        let shape = [cosines.len() / half.max(1), half];
+        Ok(Rotary {
+            cosines: self.tensor(cosines, &shape)?,
+            sines: self.tensor(sines, &shape)?,
         })
     }
 
-    fn activation(&self, activation: Activation) -> Result<cascade_candle::Activation> {
-        Ok(match activation {
-            Activation::Relu => cascade_candle::Activation::Relu,
-            Activation::Gelu => cascade_candle::Activation::Gelu,
-            Activation::GeluErf => cascade_candle::Activation::GeluErf,
-            Activation::Silu => cascade_candle::Activation::Silu,
+    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<DeviceBias> {
+        let (entries, heads) = (RelativeBias::new(table), self.info.heads.queries);
+        let values = entries.values().to_vec();
+        let shape = [heads, values.len() / heads.max(1)];
+        Ok(DeviceBias {
+            values: self.tensor(values, &shape)?,
+            entries,
         })
     }
 
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         self.weights
             .read(&format!("{name}.weight"), shape, Role::Matrix)
-    }
-}
-
-/// A forward, and what is wanted of it. After the first operation that fails, nothing is done.
-struct CandleForward<'a> {
-    forward: cascade_candle::Forward<'a>,
-    rows: HostRows<'a>,
-    /// Of self-attention, once a layer has asked for it.
-    biases: PerWindow<Option<Bias>>,
-    wanted: usize,
-    hidden: HiddenLayers,
-    hidden_rows: usize,
-    /// What is read in the end: hidden states of these layers, then logits if any are wanted.
-    layers: Vec<HiddenLayer>,
-    read: Vec<Tensor>,
-    failed: Option<cascade_candle::Error>,
-}
-
-/// What is read of a forward.
-#[derive(Debug, Default)]
-struct Answer {
-    hidden: Vec<(HiddenLayer, Vec<f32>)>,
-    logits: Vec<f32>,
-}
-
-impl<'a> CandleForward<'a> {
-    fn try_to(&mut self, run: impl FnOnce(&mut Self) -> cascade_candle::Result<()>) {
-        if self.failed.is_none() {
-            self.failed = run(self).err();
-        }
-    }
-
-    fn bias(&mut self, span: &AttentionSpan<'_, Candle>) -> cascade_candle::Result<Bias> {
-        let (forward, rows) = (&self.forward, &self.rows);
-        let mut failed = None;
-        let made = self.biases.of(span.window(), || {
-            bias(forward, rows, span)
-                .map_err(|error| failed = Some(error))
-                .ok()
-        });
-        match (made, failed) {
-            (_, Some(error)) => Err(error),
-            (made, None) => Ok(made.clone().unwrap_or(Bias::None)),
-        }
-    }
-
-    fn answered(self) -> cascade_candle::Result<Answer> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let mut read = cascade_candle::Forward::on_host(&self.read)?.into_iter();
-        Ok(Answer {
-            hidden: self.layers.into_iter().zip(read.by_ref()).collect(),
-            logits: read.next().unwrap_or_default(),
-        })
-    }
-
-    fn keep_hidden(&mut self, layer: HiddenLayer) -> cascade_candle::Result<()> {
-        if self.hidden.contains(layer) && self.hidden_rows > 0 {
-            let states = match layer {
-                HiddenLayer::Last => self.forward.normed(),
-                HiddenLayer::Entering(_) => self.forward.stream(),
-            };
-            let states = cascade_candle::Forward::last_rows(&states, self.hidden_rows)?;
-            self.layers.push(layer);
-            self.read.push(states);
-        }
-        Ok(())
-    }
-}
-
-/// What is added to scores of self-attention.
-fn bias(
-    forward: &cascade_candle::Forward<'_>,
-    rows: &HostRows<'_>,
-    span: &AttentionSpan<'_, Candle>,
-) -> cascade_candle::Result<Bias> {
-    if let AttentionSpan::Biased(bias) = span {
-        let entries = rows
-            .entries(&bias.entries)
-            .into_iter()
-            .map(|entry| entry as u32)
-            .collect();
-        return forward.relative(&bias.values, entries);
-    }
-    match (rows.mask(span.window()), span.window()) {
-        (None, _) => Ok(Bias::None),
-        (Some(table), Some(_)) => forward.mask(table),
-        (Some(table), None) => {
-            // What the cache holds is seen by all rows, and need not be said.
-            let (keys, past) = (rows.keys(), rows.past());
-            let new = table.chunks_exact(keys).flat_map(|row| &row[past..]);
-            forward.mask_of_rows(past, new.copied().collect())
-        }
-    }
-}
-
-impl Forward<Candle> for CandleForward<'_> {
-    fn embed(&mut self, table: &Matrix, norm: &Norm) {
-        self.try_to(|this| this.forward.embed(table, norm));
-    }
-
-    fn enter(&mut self, layer: usize) {
-        self.try_to(|this| this.keep_hidden(HiddenLayer::Entering(layer)));
-    }
-
-    fn project(&mut self, linear: &Linear, transform: QkTransform<'_, Candle>, layer: usize) {
-        let (norms, rotary) = match transform {
-            QkTransform::None => (None, None),
-            QkTransform::Rotated(rotary) => (None, Some(rotary)),
-            QkTransform::NormedAndRotated(norms, rotary) => {
-                (Some([&norms.queries, &norms.keys]), Some(rotary))
-            }
-        };
-        self.try_to(|this| this.forward.project(linear, norms, rotary, layer));
-    }
-
-    fn project_queries(&mut self, linear: &Linear) {
-        self.try_to(|this| this.forward.project_queries(linear));
-    }
-
-    fn project_source(&mut self, linear: &Linear, layer: usize) {
-        self.try_to(|this| this.forward.project_source(linear, layer));
-    }
-
-    fn attend(&mut self, span: AttentionSpan<'_, Candle>, layer: usize) {
-        self.try_to(|this| {
-            let bias = this.bias(&span)?;
-            this.forward.attend(layer, &bias)
-        });
-    }
-
-    fn attend_source(&mut self, layer: usize) {
-        self.try_to(|this| this.forward.attend_source(layer));
-    }
-
-    fn add_attended(&mut self, linear: &Linear, norm: &Norm) {
-        self.try_to(|this| this.forward.add_attended(linear, norm));
-    }
-
-    fn activate(&mut self, linear: &Linear, activation: cascade_candle::Activation) {
-        self.try_to(|this| this.forward.activate(linear, activation));
-    }
-
-    fn add_inner(&mut self, linear: &Linear, norm: &Norm) {
-        self.try_to(|this| this.forward.add_inner(linear, norm));
-    }
-
-    fn logits(&mut self, head: &Linear, scale: Option<f64>) {
-        self.try_to(|this| {
-            this.keep_hidden(HiddenLayer::Last)?;
-            if let Some(wanted) = NonZeroUsize::new(this.wanted) {
-                let logits = this.forward.logits(head, wanted, scale)?;
-                let logits = cascade_candle::Forward::last_rows(&logits, wanted.get())?;
-                this.read.push(logits);
-            }
-            Ok(())
-        });
     }
 }

@@ -4,11 +4,10 @@
 
 mod fed;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cascade_checkpoint::Rows;
-use cascade_core::{HiddenLayer, HiddenLayers, Matrix, Result as CoreResult, Scores, TokenId};
+use cascade_core::{HiddenLayer, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{
     attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
     Part, ScoreBias, TextAttention,
@@ -18,8 +17,8 @@ use super::host::{
     self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias, SourceCache,
 };
 use super::{
-    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec,
-    Loader, ModelInfo, NewRows, Outputs, QkTransform,
+    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, HeldWeights,
+    LinearSpec, Loader, ModelInfo, NewRows, QkTransform,
 };
 use crate::dtype::Types;
 use crate::weights::{Provider, Role};
@@ -31,17 +30,7 @@ pub(crate) struct Cpu {
     cache: CacheType,
     /// Where those of all sequences are counted.
     memory: CacheMemory,
-    /// Matrices that were loaded.
-    held: WeightTotals,
-    /// How many matrices are held in another way than was asked for, by what is said of them.
-    notes: BTreeMap<String, usize>,
-}
-
-/// Number of the weights, and the bytes that they take.
-#[derive(Clone, Copy, Debug, Default)]
-struct WeightTotals {
-    weights: usize,
-    bytes: usize,
+    held: HeldWeights,
 }
 
 /// An embedding `[rows, size]`.
@@ -143,7 +132,6 @@ impl Rotary {
 }
 
 impl Backend for Cpu {
-    type Activation = Activation;
     type Table = Table;
     type Norm = Norm;
     type Linear = Map;
@@ -154,24 +142,8 @@ impl Backend for Cpu {
     const GATHERS: bool = true;
     const ROW_INVARIANT: bool = true;
 
-    fn weight_bytes(&self, weights: usize) -> usize {
-        let WeightTotals {
-            weights: all,
-            bytes,
-        } = self.held;
-        (weights as f64 * bytes as f64 / all.max(1) as f64) as usize
-    }
-
-    fn hidden(&self, layers: usize) -> HiddenLayers {
-        HiddenLayers::up_to(layers)
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let say = |(note, count): (&String, &usize)| match count {
-            1 => format!("a matrix of weights is held in {note}"),
-            count => format!("{count} matrices of weights are held in {note}"),
-        };
-        self.notes.iter().map(say).collect()
+    fn held(&self) -> &HeldWeights {
+        &self.held
     }
 
     fn bytes_per_slot(&self, shape: CacheShape) -> usize {
@@ -211,8 +183,7 @@ impl<'a> CpuLoader<'a> {
         let loaded = Cpu {
             cache: types.cache.unwrap_or_default(),
             memory: CacheMemory::default(),
-            held: WeightTotals::default(),
-            notes: BTreeMap::new(),
+            held: HeldWeights::default(),
         };
         Ok(Self {
             info,
@@ -235,11 +206,8 @@ impl<'a> CpuLoader<'a> {
         let held = self
             .weights
             .pack(&format!("{name}.weight"), shape, self.dtype)?;
-        if let Some(note) = held.note {
-            *self.loaded.notes.entry(note).or_default() += 1;
-        }
-        self.loaded.held.weights += shape[0] * shape[1];
-        self.loaded.held.bytes += held.matrix.bytes();
+        let bytes = held.matrix.bytes();
+        self.loaded.held.add(shape, bytes, held.note);
         Ok(Arc::new(held.matrix))
     }
 
@@ -292,7 +260,7 @@ impl Loader<Cpu> for CpuLoader<'_> {
         }
         Ok(Map {
             linear,
-            gated: spec.outputs == Outputs::Gated,
+            gated: spec.gated,
         })
     }
 
@@ -317,10 +285,6 @@ impl Loader<Cpu> for CpuLoader<'_> {
 
     fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<RelativeBias> {
         Ok(RelativeBias::new(table))
-    }
-
-    fn activation(&self, activation: Activation) -> Result<Activation> {
-        Ok(activation)
     }
 
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
@@ -400,7 +364,7 @@ pub(crate) struct CpuForward<'a> {
 struct Text<'a> {
     input: HostInput<'a>,
     positions: Vec<u32>,
-    /// Of self-attention, once a layer has asked for it.
+    /// What is added to the scores of self-attention, once a layer has asked for it.
     biases: PerWindow<HostBias>,
     /// `[heads, rows, head size]`.
     queries: Vec<f32>,
@@ -412,7 +376,7 @@ impl<'a> Text<'a> {
         Self {
             positions: input.rows.positions(),
             input,
-            biases: PerWindow::new(),
+            biases: PerWindow::default(),
             queries: Vec::new(),
             answer: Answer::default(),
         }

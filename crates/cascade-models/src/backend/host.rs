@@ -1,5 +1,6 @@
 //! Sequences on the CPU, and which row sees which key at what distance.
 
+use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub(super) struct HostInput<'a> {
     pub(super) wanted: usize,
     /// Hidden states that are wanted.
     pub(super) hidden: HiddenLayers,
-    /// Of how many rows, from the last one.
+    /// How many rows, from the last one, hidden states are wanted of.
     pub(super) hidden_rows: usize,
 }
 
@@ -161,19 +162,34 @@ fn check_source(info: &ModelInfo, tokens: usize) -> Result<()> {
 #[derive(Debug)]
 pub(super) struct PerWindow<T>(Vec<(Option<NonZeroUsize>, T)>);
 
-impl<T> PerWindow<T> {
-    pub(super) fn new() -> Self {
+impl<T> Default for PerWindow<T> {
+    fn default() -> Self {
         Self(Vec::new())
     }
+}
 
+impl<T> PerWindow<T> {
     /// What there is for `window`, or what `make` makes.
     pub(super) fn of(&mut self, window: Option<NonZeroUsize>, make: impl FnOnce() -> T) -> &T {
-        let found = self.0.iter().position(|(other, _)| *other == window);
-        let place = found.unwrap_or_else(|| {
-            self.0.push((window, make()));
-            self.0.len() - 1
-        });
-        &self.0[place].1
+        let Ok(made) = self.try_of(window, || Ok::<_, Infallible>(make()));
+        made
+    }
+
+    /// What there is for `window`, or what `make` makes unless it fails.
+    pub(super) fn try_of<E>(
+        &mut self,
+        window: Option<NonZeroUsize>,
+        make: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<&T, E> {
+        let known = self.0.iter().position(|(other, _)| *other == window);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                self.0.push((window, make()?));
+                self.0.len() - 1
+            }
+        };
+        Ok(&self.0[index].1)
     }
 }
 
@@ -219,7 +235,7 @@ impl RelativeBias {
         &self.entries
     }
 
-    /// Of a key so many positions before its query.
+    /// The entry of a key so many positions before its query.
     fn entry(&self, distance: isize) -> usize {
         (self.reach + distance.clamp(-self.reach, self.reach)) as usize
     }
@@ -296,7 +312,7 @@ fn encode<'a>(
             if sequence.encoded.is_some() {
                 return Ok(());
             }
-            if model.layers.encoder_stages() == 0 {
+            if !model.layers.has_encoder() {
                 sequence.encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
                 return Ok(());
             }
@@ -328,7 +344,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
     let mut caches: Vec<[Cache; 2]> = sequences
         .iter()
         .map(|sequence| {
-            let shapes = [CacheShape { layers: 2, ..shape }, shape];
+            let shapes = [CacheShape { layers: 1, ..shape }, shape];
             shapes.map(|shape| {
                 let mut cache = backend.cache(shape);
                 cache.reserve(sequence.source.len());
@@ -348,7 +364,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
             hidden_rows: 0,
         });
     backend.run(info, texts.collect(), &mut |forward| {
-        (0..layers.encoder_stages()).for_each(|stage| layers.encode(stage, forward));
+        layers.encode(forward);
     });
     for (sequence, [_, mut encoded]) in sequences.into_iter().zip(caches) {
         encoded.commit(sequence.source.len());
@@ -356,7 +372,28 @@ fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence
     }
 }
 
-/// Runs the rows of all texts, whose sources are encoded.
+/// The input of a forward over the new rows of a text.
+fn input_of<'a>(
+    BackendNetwork { backend, info, .. }: &BackendNetwork<Cpu>,
+    text: &'a mut NewRows<'_, HostSequence>,
+) -> HostInput<'a> {
+    let HostSequence { cache, encoded, .. } = &mut *text.sequence;
+    debug_assert_eq!(cache.len(), text.plan.first_position());
+    cache.reserve(text.plan.rows());
+    let (hidden, hidden_rows) = text.read.hidden(&text.plan);
+    HostInput {
+        rows: HostRows::Decoder(&text.plan),
+        sequence: cache,
+        source: SourceCache::Read(
+            encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
+        ),
+        wanted: text.read.logits(&text.plan),
+        hidden,
+        hidden_rows,
+    }
+}
+
+/// Runs the rows of all texts; their sources are encoded.
 fn decode(
     model: &BackendNetwork<Cpu>,
     mut texts: Vec<&mut NewRows<'_, HostSequence>>,
@@ -369,25 +406,7 @@ fn decode(
     if texts.is_empty() {
         return Vec::new();
     }
-    let inputs: Vec<HostInput<'_>> = texts
-        .iter_mut()
-        .map(|text| {
-            let HostSequence { cache, encoded, .. } = &mut *text.sequence;
-            debug_assert_eq!(cache.len(), text.plan.first_position());
-            cache.reserve(text.plan.rows());
-            let (hidden, hidden_rows) = text.read.hidden(&text.plan);
-            HostInput {
-                rows: HostRows::Decoder(&text.plan),
-                sequence: cache,
-                source: SourceCache::Read(
-                    encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
-                ),
-                wanted: text.read.logits(&text.plan),
-                hidden,
-                hidden_rows,
-            }
-        })
-        .collect();
+    let inputs: Vec<HostInput<'_>> = texts.iter_mut().map(|text| input_of(model, text)).collect();
     let whole = inputs
         .iter()
         .any(|input| input.wanted > 0 || input.hidden.contains(HiddenLayer::Last));
@@ -419,10 +438,6 @@ fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> C
 }
 
 impl Sequence for HostSequence {
-    fn chunk(&self) -> usize {
-        512
-    }
-
     fn cache_bytes(&self) -> usize {
         let of_source = self.encoded.as_ref().map_or(0, |encoded| encoded.bytes());
         self.cache.bytes() + of_source

@@ -27,7 +27,7 @@ pub struct DecoderConfig {
     /// Positions that a context may have.
     pub(crate) positions: usize,
     pub(crate) rope: Rope,
-    /// Of the gate.
+    /// The activation of the gate.
     pub(crate) activation: Activation,
     /// Whether the embedding is the output head too.
     pub(crate) tied: bool,
@@ -43,11 +43,11 @@ pub struct DecoderConfig {
 /// Linear maps that have biases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Biases {
-    /// Of queries, keys and values.
+    /// Whether the maps to queries, keys and values have biases.
     pub(crate) qkv: bool,
-    /// Of what attention gave.
+    /// Whether the map of what attention gave has a bias.
     pub(crate) output: bool,
-    /// Of feed-forward layers.
+    /// Whether the maps of feed-forward layers have biases.
     pub(crate) mlp: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct LayerKind {
 }
 
 impl LayerKind {
-    /// As in LLaMA: rotated, and all that was there before is seen.
+    /// A layer of LLaMA: heads are rotated, and rows see everything before them.
     pub(crate) const PLAIN: Self = Self {
         rotated: true,
         window: None,
@@ -134,7 +134,7 @@ impl DecoderConfig {
         Self::read_with(config, |_| Ok(())).map(|(read, ())| read)
     }
 
-    /// The same, and what `further` reads beside the settings of the family.
+    /// Reads the settings of the family, and what `further` reads of others.
     pub(crate) fn read_with<T>(
         config: &Value,
         further: impl FnOnce(&mut Settings<'_>) -> Result<T>,
@@ -184,7 +184,7 @@ impl DecoderConfig {
         })
     }
 
-    /// The same with each layer as `kind` makes it, by its index.
+    /// Makes each layer what `kind` says of its index.
     pub(super) fn with_layers(self, kind: impl Fn(usize) -> LayerKind) -> Self {
         let layers = (0..self.layers.len()).map(kind).collect();
         Self { layers, ..self }

@@ -19,14 +19,14 @@ use crate::Result;
 
 /// A kind of config.json.
 pub(crate) struct Family {
-    /// Its `model_type`.
+    /// The `model_type` of the family.
     model_type: &'static str,
     /// What stands first in `architectures`.
     class: &'static str,
     pub(super) read: fn(&mut Settings<'_>) -> Result<DecoderConfig>,
 }
 
-/// All of them.
+/// All families.
 const FAMILIES: &[Family] = &[
     llama::FAMILY,
     mistral::FAMILY,
@@ -65,7 +65,7 @@ fn sliding_layers(settings: &mut Settings<'_>, layers: usize) -> Result<Option<V
     }
 }
 
-/// The same layers, the sliding ones with a window.
+/// Gives sliding layers their window.
 fn with_windows(
     config: DecoderConfig,
     window: Option<NonZeroUsize>,

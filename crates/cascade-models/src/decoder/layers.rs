@@ -5,8 +5,8 @@ use cascade_core::Architecture;
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
 use crate::backend::{
-    AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs, QkTransform, Vocabulary,
+    Activation, AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec,
+    Loader, ModelInfo, QkTransform, Vocabulary,
 };
 use crate::Result;
 
@@ -16,7 +16,7 @@ struct Decoder<B: Backend> {
     rotary: B::Rotary,
     /// The identity rotation of NoPE layers, if there are any.
     unrotated: Option<B::Rotary>,
-    activation: B::Activation,
+    activation: Activation,
     /// Each behind the norm of its attention.
     layers: Vec<(B::Norm, Layer<B>)>,
     norm: B::Norm,
@@ -45,8 +45,8 @@ impl<B: Backend> Layer<B> {
         forward.project(&self.qkv, transform, i);
     }
 
-    /// From these to the inner layer of the feed-forward network.
-    pub(crate) fn attend(&self, forward: &mut dyn Forward<B>, activation: B::Activation, i: usize) {
+    /// Attention and the inner layer of the feed-forward network, from queries, keys and values.
+    pub(crate) fn attend(&self, forward: &mut dyn Forward<B>, activation: Activation, i: usize) {
         let span = self
             .kind
             .window
@@ -107,7 +107,6 @@ impl Describe for DecoderConfig {
     }
 
     fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
-        let activation = loader.activation(self.activation)?;
         // As transformers 5 has it: whatever config.json says, a head of its own counts.
         let tied = self.tied && !loader.has("lm_head");
         let embedding = loader.table("model.embed_tokens", tied)?;
@@ -134,7 +133,7 @@ impl Describe for DecoderConfig {
             embedding,
             rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
             unrotated: unrotated.map(rotary).transpose()?,
-            activation,
+            activation: self.activation,
             layers,
             norm,
             head,
@@ -158,13 +157,8 @@ impl DecoderConfig {
         let down = [(format!("{at}.mlp.down_proj"), size)];
         let qkv = self.qkv(&attention);
         let gate_up = self.gate_up(&format!("{at}.mlp"));
-        // Heads that are normed are whole first.
-        let qkv = LinearSpec::new(inputs, &qkv).used_as(if self.head_norms {
-            Outputs::SideBySide
-        } else {
-            Outputs::Rotated
-        });
-        let gate_up = LinearSpec::new(size, &gate_up).used_as(Outputs::Gated);
+        let qkv = LinearSpec::new(inputs, &qkv);
+        let gate_up = LinearSpec::new(size, &gate_up).gated();
         let output = LinearSpec::new(attended, &output);
         let down = LinearSpec::new(inner, &down);
         Ok(Layer {

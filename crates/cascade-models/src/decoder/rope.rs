@@ -37,7 +37,7 @@ enum Stretch {
         high: f64,
         original: usize,
     },
-    /// The same by another rule (arXiv:2309.00071), and scores are sharpened.
+    /// Angles are stretched by the rule of arXiv:2309.00071, and scores are sharpened.
     Yarn {
         factor: f64,
         attention_factor: f64,

@@ -172,7 +172,7 @@ impl Participant {
         self.clone().into_running()
     }
 
-    /// As [`running`](Self::running).
+    /// A guard as [`running`](Self::running) gives it, which keeps the participant.
     #[must_use = "forwards wait for calls as long as the guard is there"]
     pub fn into_running(self) -> Running {
         self.seat.change(|member| member.running += 1);
@@ -277,9 +277,9 @@ struct Seat {
     number: u64,
     /// Nanoseconds that calls took and others pay.
     unpaid: AtomicU64,
-    /// Of the keys and values of its sessions.
+    /// Bytes of the keys and values of the sessions of this participant.
     cache_bytes: Arc<AtomicUsize>,
-    /// What its sessions share.
+    /// The prefixes that sessions of this participant share.
     prefixes: Mutex<Option<Arc<SharedPrefixes>>>,
 }
 

@@ -36,7 +36,7 @@ pub struct Workers<T> {
 }
 
 impl<T> Workers<T> {
-    /// So many workers, each made with the participant whose sessions it is to use.
+    /// Makes so many workers, each with the participant whose sessions it is to use.
     ///
     /// # Errors
     /// The first that `make` has.
@@ -81,9 +81,9 @@ impl<T> Workers<T> {
         results
     }
 
-    /// As [`map`](Self::map), and hands each result to `take` as soon as it and all before it are
-    /// there, on the thread of the caller; no further item is begun once `take` breaks, and those
-    /// that have been begun are completed.
+    /// Does what [`map`](Self::map) does, and hands each result to `take` as soon as it and all
+    /// before it are there, on the thread of the caller; no further item is begun once `take`
+    /// breaks, and those that have been begun are completed.
     ///
     /// `work` runs on several threads, and forwards wait for whatever it does: it should do nothing
     /// but generate.
@@ -94,7 +94,7 @@ impl<T> Workers<T> {
         &mut self,
         items: &[I],
         work: impl Fn(&mut T, &I) -> R + Sync,
-        mut take: impl FnMut(R) -> ControlFlow<()>,
+        take: impl FnMut(R) -> ControlFlow<()>,
     ) where
         T: Send,
     {
@@ -122,18 +122,25 @@ impl<T> Workers<T> {
                 });
             }
             drop(done);
-            let mut early = BTreeMap::new();
-            let mut taken = 0;
-            for (number, result) in results {
-                early.insert(number, result);
-                while let Some(result) = early.remove(&taken) {
-                    taken += 1;
-                    if take(result).is_break() {
-                        next.store(items.len(), Ordering::Relaxed);
-                        return;
-                    }
-                }
+            if in_order(results, take).is_break() {
+                next.store(items.len(), Ordering::Relaxed);
             }
         });
     }
+}
+
+/// Hands numbered results to `take` in the order of their numbers, until it breaks.
+fn in_order<R>(
+    results: impl IntoIterator<Item = (usize, R)>,
+    mut take: impl FnMut(R) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let (mut early, mut taken) = (BTreeMap::new(), 0);
+    for (number, result) in results {
+        early.insert(number, result);
+        while let Some(result) = early.remove(&taken) {
+            taken += 1;
+            take(result)?;
+        }
+    }
+    ControlFlow::Continue(())
 }

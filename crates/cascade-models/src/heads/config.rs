@@ -198,26 +198,9 @@ impl HeadConfig {
                 )));
             }
         }
-        let Self::Eagle3(layer, own) = self else {
-            return Ok(());
-        };
-        if !own.embedding && layer.size != width {
-            return Err(refused(format!(
-                "it has no embedding, and its hidden_size is {}, not the target's {width}",
-                layer.size
-            )));
-        }
-        let layers = target.layers;
-        let ascends = own.reads.windows(2).all(|pair| pair[0] < pair[1]);
-        match own.reads.iter().find(|&&layer| layer >= layers) {
-            Some(layer) => Err(refused(format!(
-                "it reads what enters layer {layer}, and the target has {layers}"
-            ))),
-            None if !ascends => Err(refused(format!(
-                "it reads what enters layers {:?} of a target of {layers}, which are not ascending",
-                own.reads
-            ))),
-            None => Ok(()),
+        match self {
+            Self::Eagle3(layer, own) => own.check_states(layer, target).map_err(refused),
+            _ => Ok(()),
         }
     }
 
@@ -285,28 +268,52 @@ impl HeadConfig {
                 return product(&[own.heads, sum(&[product(&[own.blocks, block]), matrix])]);
             }
         };
-        let (size, inner) = (layer.size, layer.inner);
-        let Heads {
-            queries,
-            kv,
-            size: head,
-        } = layer.heads;
-        let (queries, keys_values) = (product(&[queries, head]), product(&[2, kv, head]));
-        let biases = if layer.biases.qkv {
-            sum(&[queries, keys_values])
-        } else {
-            0
-        };
-        let head_norms = if layer.head_norms { 2 * head } else { 0 };
-        sum(&[
-            head_norms,
-            product(&[inputs, sum(&[queries, keys_values])]),
-            product(&[size, queries]),
-            biases,
-            product(&[3, size, inner]),
-            others,
-        ])
+        sum(&[layer_parameters(layer, inputs), others])
     }
+}
+
+impl Eagle3Config {
+    /// Says what is wrong if the head cannot read states of the target.
+    fn check_states(
+        &self,
+        layer: &DecoderConfig,
+        target: &ModelInfo,
+    ) -> std::result::Result<(), String> {
+        let (width, layers) = (target.size, target.layers);
+        if !self.embedding && layer.size != width {
+            return Err(format!(
+                "it has no embedding, and its hidden_size is {}, not the target's {width}",
+                layer.size
+            ));
+        }
+        let ascends = self.reads.windows(2).all(|pair| pair[0] < pair[1]);
+        match self.reads.iter().find(|&&layer| layer >= layers) {
+            Some(layer) => Err(format!(
+                "it reads what enters layer {layer}, and the target has {layers}"
+            )),
+            None if !ascends => Err(format!(
+                "it reads what enters layers {:?} of a target of {layers}, which are not ascending",
+                self.reads
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Parameters of a layer with attention that reads rows of `inputs` elements, norms of rows aside.
+fn layer_parameters(layer: &DecoderConfig, inputs: usize) -> usize {
+    let Heads { queries, kv, size } = layer.heads;
+    let (queries, keys_values) = (product(&[queries, size]), product(&[2, kv, size]));
+    let qkv = sum(&[queries, keys_values]);
+    let biases = if layer.biases.qkv { qkv } else { 0 };
+    let head_norms = if layer.head_norms { 2 * size } else { 0 };
+    sum(&[
+        head_norms,
+        product(&[inputs, qkv]),
+        product(&[layer.size, queries]),
+        biases,
+        product(&[3, layer.size, layer.inner]),
+    ])
 }
 
 /// A layer that heads are made of. Whatever class the target is of, they say themselves whether
@@ -317,7 +324,7 @@ fn checked(mut layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig
     Ok(Box::new(layer))
 }
 
-/// The same of EAGLE-3, whose layer may have norms of heads and a window.
+/// The layer of EAGLE-3, which may have norms of heads and a window.
 fn checked_eagle3(layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig>> {
     let plain = DecoderConfig {
         head_norms: false,

@@ -23,7 +23,7 @@ use crate::{DecoderConfig, Error, Result};
 pub(super) struct Eagle3 {
     embedding: Option<Table>,
     reads: HiddenLayers,
-    /// Of the target's states side by side, before they become one.
+    /// The norm of the target's states side by side, before they become one.
     entering_norm: Option<Norm>,
     fuse: Map,
     embedding_norm: Norm,
@@ -55,7 +55,7 @@ impl Eagle3 {
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
         let at = own.layer;
-        let size = layer.size;
+        let (size, states) = (layer.size, own.reads.len() * own.target_size);
         let fuse = [("fc".to_owned(), size)];
         let lm_head = [("lm_head".to_owned(), own.rows)];
         let reads = own.reads.iter().map(|&layer| HiddenLayer::Entering(layer));
@@ -65,18 +65,16 @@ impl Eagle3 {
             Some(tokens(weights, own.rows, layer.vocab_size)?)
         };
         Ok(Self {
-            embedding: if own.embedding {
-                Some(loader.table("embed_tokens", false)?)
-            } else {
-                None
-            },
+            embedding: own
+                .embedding
+                .then(|| loader.table("embed_tokens", false))
+                .transpose()?,
             reads: reads.fold(HiddenLayers::NONE, HiddenLayers::with),
-            entering_norm: if own.normed_states {
-                Some(loader.norm_of("input_norm", own.reads.len() * own.target_size)?)
-            } else {
-                None
-            },
-            fuse: loader.linear(LinearSpec::new(own.reads.len() * own.target_size, &fuse))?,
+            entering_norm: own
+                .normed_states
+                .then(|| loader.norm_of("input_norm", states))
+                .transpose()?,
+            fuse: loader.linear(LinearSpec::new(states, &fuse))?,
             embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
             state_norm: loader.norm(&format!("{at}.hidden_norm"))?,
             normed_stream: own.normed_stream,

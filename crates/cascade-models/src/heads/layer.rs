@@ -5,7 +5,7 @@ use crate::backend::{Activation, Loader};
 use crate::decoder::{DecoderConfig, Layer as DecoderLayer, LayerKind, ProjectionLayout};
 use crate::Result;
 
-/// Its weights. What stands before its attention is the head's own.
+/// The weights of the layer. What stands before its attention is the head's own.
 #[derive(Debug)]
 pub(super) struct Layer {
     rotary: Rotary,

@@ -19,14 +19,15 @@ pub(super) trait Recurrent: Debug + Send + Sync {
     /// The target's states that it reads, side by side in the order in which a set gives them.
     fn observes(&self) -> HiddenLayers;
 
-    /// Of states of the target, what rows read.
+    /// What rows read of the target's states.
     fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]>;
 
     /// Rows of tokens beside `states`, one for each: to the states that follow them. `shared` is
     /// the target's embedding.
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table);
 
-    /// Of what rows end with, what takes the place of states: as it is, by default.
+    /// What the next rows read in place of the target's states: by default, what these rows end
+    /// with.
     fn give(&self, states: Vec<f32>) -> Vec<f32> {
         states
     }

@@ -92,7 +92,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// Those of `/proc/self/mountinfo`, and the usual ones, which a sandbox may have made
+    /// Mounts of `/proc/self/mountinfo`, and the usual ones, which a sandbox may have made
     /// otherwise.
     fn all(root: &Path) -> Vec<Self> {
         let text = read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();

@@ -25,7 +25,7 @@ pub(crate) enum Neutral {
     One,
     /// One or none of it.
     AtMostOne,
-    /// This word.
+    /// A word.
     Word(&'static str),
     /// One of these words.
     Words(&'static [&'static str]),
@@ -249,7 +249,7 @@ const WEIGHTS: &[(&str, Neutral)] = &[
     ("tie_encoder_decoder", Neutral::Off),
 ];
 
-/// Of decoders of the LLaMA family.
+/// Settings of decoders of the LLaMA family.
 pub(crate) const DECODER: Keys = Keys {
     harmless: &[
         ("decoders are what these classes are", &["is_decoder"]),
@@ -323,7 +323,7 @@ pub(crate) const DECODER: Keys = Keys {
     ],
 };
 
-/// Of T5.
+/// Settings of T5.
 pub(crate) const T5: Keys = Keys {
     harmless: &[
         (

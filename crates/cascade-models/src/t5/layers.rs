@@ -4,14 +4,14 @@ use cascade_core::Architecture;
 
 use super::config::relative_position_bucket;
 use crate::backend::{
-    AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs, QkTransform, Vocabulary,
+    Activation, AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec,
+    Loader, ModelInfo, QkTransform, Vocabulary,
 };
 use crate::{Result, T5Config};
 
 #[derive(Debug)]
 struct T5<B: Backend> {
-    activation: B::Activation,
+    activation: Activation,
     embedding: B::Table,
     encoder: Stack<B, ()>,
     decoder: Stack<B, CrossAttention<B>>,
@@ -104,27 +104,20 @@ impl<B: Backend> Layers<B> for T5<B> {
         }
     }
 
-    fn encoder_stages(&self) -> usize {
-        self.encoder.layers.len() + 1
+    fn has_encoder(&self) -> bool {
+        true
     }
 
-    /// A stage ends where keys and values of the next layer are there. They lie in turns in two
-    /// layers of a sequence: some rows still read one while others already write the other.
-    fn encode(&self, stage: usize, forward: &mut dyn Forward<B>) {
+    fn encode(&self, forward: &mut dyn Forward<B>) {
         let encoder = &self.encoder;
-        match stage.checked_sub(1) {
-            None => forward.embed(&self.embedding, encoder.norm(0)),
-            Some(i) => {
-                let layer = &encoder.layers[i];
-                forward.attend(AttentionSpan::Biased(&encoder.bias), i % 2);
-                forward.add_attended(&layer.output, &layer.feed_forward.norm);
-                self.feed_forward(&layer.feed_forward, encoder.norm(stage), forward);
-            }
+        forward.embed(&self.embedding, encoder.norm(0));
+        for (i, layer) in encoder.layers.iter().enumerate() {
+            forward.project(&layer.qkv, QkTransform::None, 0);
+            forward.attend(AttentionSpan::Biased(&encoder.bias), 0);
+            forward.add_attended(&layer.output, &layer.feed_forward.norm);
+            self.feed_forward(&layer.feed_forward, encoder.norm(i + 1), forward);
         }
-        match encoder.layers.get(stage) {
-            Some(next) => forward.project(&next.qkv, QkTransform::None, stage % 2),
-            None => self.read_source(forward),
-        }
+        self.read_source(forward);
     }
 }
 
@@ -149,7 +142,6 @@ impl Describe for T5Config {
     }
 
     fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
-        let activation = loader.activation(self.feed_forward_proj.activation())?;
         let embedding_name = embedding_name(loader);
         // transformers 5 calls all embeddings tied, and keeps heads that are not.
         let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
@@ -164,7 +156,7 @@ impl Describe for T5Config {
             loader.head("lm_head", None)
         })?;
         Ok(Box::new(T5 {
-            activation,
+            activation: self.feed_forward_proj.activation(),
             embedding,
             encoder,
             decoder,
@@ -248,7 +240,7 @@ impl T5Config {
         let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
         let input = if self.feed_forward_proj.is_gated() {
             let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
-            loader.linear(LinearSpec::new(self.d_model, &parts).used_as(Outputs::Gated))
+            loader.linear(LinearSpec::new(self.d_model, &parts).gated())
         } else {
             loader.linear(LinearSpec::new(self.d_model, &[dense("wi", self.d_ff)]))
         }?;

@@ -74,14 +74,13 @@ pub(crate) fn pack(
         }
     })
     .map_err(Error::no_memory(name.tensor, format, [outputs, inputs]))?;
-    if let Some(index) = improper.into_inner() {
-        let value = stored.dtype.say(&stored.bytes, index);
-        return Err(name.not_finite(&[outputs, inputs], index, value).into());
-    }
-    if too_large.into_inner() {
-        Err(too_large_for(name, format).into())
-    } else {
-        Ok(PackedMatrix { matrix, note })
+    match improper.into_inner() {
+        Some(index) => {
+            let value = stored.dtype.say(&stored.bytes, index);
+            Err(name.not_finite(&[outputs, inputs], index, value).into())
+        }
+        None if too_large.into_inner() => Err(too_large_for(name, format).into()),
+        None => Ok(PackedMatrix { matrix, note }),
     }
 }
 
@@ -142,7 +141,7 @@ impl First {
 ///
 /// # Errors
 /// As [`pack`].
-#[cfg(any(feature = "gpu", feature = "candle"))]
+#[cfg(feature = "candle")]
 pub(crate) fn blocks(
     format: Format,
     name: Named<'_>,

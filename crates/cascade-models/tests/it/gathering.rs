@@ -11,7 +11,6 @@ use rand::{Rng, SeedableRng};
 use serde_json::{json, Value};
 
 use crate::common::calls::{next_context, Text};
-use crate::common::devices::on_gpus;
 use crate::common::tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison, GATED};
 use crate::random;
 
@@ -74,7 +73,7 @@ fn cpu_model(config: Value, dtype: DType, cache: Option<CacheType>) -> Arc<Model
     random_model(config, &options).unwrap()
 }
 
-/// Both architectures in every type.
+/// Models of both architectures in a type.
 fn models(dtype: DType, cache: Option<CacheType>) -> Vec<Arc<Model>> {
     let mut llama = random::llama();
     llama["max_position_embeddings"] = json!(1000);
@@ -124,10 +123,13 @@ fn texts_together_are_what_they_are_alone_in_hundreds_of_rounds() {
     }
 }
 
-/// On a GPU sessions take turns, with the same answers.
+/// With candle sessions take turns, and answer what they answer alone.
+#[cfg(feature = "candle")]
 #[test]
-fn sessions_on_a_gpu_take_turns() {
-    let (model, _) = on_gpus("demo-llama-small").swap_remove(0);
+fn sessions_take_turns_with_candle() {
+    let device = cascade_models::parse_device("candle:cpu").unwrap();
+    let folder = crate::common::demo::folder("demo-llama-small");
+    let model = crate::common::demo::load_on(&folder, &device, DType::F32);
     assert!(!model.gathers());
     let mut sessions = [model.session(), model.session()];
     let trees = [TokenTree::chain([5, 6]), TokenTree::new()];

@@ -168,7 +168,7 @@ fn check_tree(
     (logits, context, tree)
 }
 
-/// The same bits as each path by itself, as plain decoding comes to it.
+/// A tree has the bits of each of its paths by itself, as plain decoding computes them.
 fn check_bits(name: &str, loaded: &(Arc<Model>, Golden)) {
     let (logits, context, tree) = check_tree(name, loaded, TOLERANCE);
     let (model, golden) = loaded;

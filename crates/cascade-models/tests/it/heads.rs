@@ -612,7 +612,7 @@ fn a_model_with_an_mtp_layer_is_a_head_too() {
     assert!(error.to_string().contains("mtp_layers.0"), "{error}");
 }
 
-/// Of each state a fixed number of tokens, whatever is between, and nothing beyond.
+/// Each state gives a fixed number of tokens, whatever is between, and nothing beyond.
 #[test]
 fn medusa_gives_the_logits_of_a_transcription() {
     for name in MEDUSA {

@@ -514,7 +514,7 @@ fn a_tokenizer_larger_than_the_vocabulary() {
     }
 }
 
-/// As mirrors of LLaMA 2 have it: a token for padding that the weights have no row for.
+/// Mirrors of LLaMA 2 have a token for padding that the weights have no row for.
 #[test]
 fn an_added_token_without_a_row_is_refused_where_it_is_read() {
     for name in FAMILIES {

@@ -9,9 +9,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::common::calls::{next_context, random_tree, random_want};
-use crate::common::demo;
-use crate::common::devices::{self, everywhere, load_on, on_gpus, GPU_TYPES};
-use crate::common::tiny::{cold, llama, llama_in, llama_of, random_tokens, t5, t5_of, Poison};
+use crate::common::demo::{self, load_on};
+use crate::common::tiny::{
+    both, cold, llama, llama_in, llama_of, random_tokens, t5, t5_of, Poison,
+};
 
 const TOLERANCE: f32 = 1e-5;
 
@@ -57,7 +58,7 @@ fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
         }
         (a, b) => assert_eq!(a, b),
     }
-    // Equal to the last bit, on the CPU in f32 and on GPUs.
+    // Equal to the last bit.
     assert_eq!(warm.top, cold.top);
 }
 
@@ -109,30 +110,7 @@ fn a_llama_session_has_no_memory() {
     random_walk(&llama(), 4, 2000, |_| Vec::new());
 }
 
-/// Emulated GPUs are slow.
-fn steps(fast: bool) -> usize {
-    if fast {
-        1000
-    } else {
-        12
-    }
-}
-
-#[test]
-fn a_t5_session_on_a_gpu_has_no_memory() {
-    for (model, fast) in on_gpus("demo-t5-small") {
-        random_walk(&model, 3, steps(fast), short_source);
-    }
-}
-
-#[test]
-fn a_llama_session_on_a_gpu_has_no_memory() {
-    for (model, fast) in on_gpus("demo-llama-small") {
-        random_walk(&model, 4, steps(fast), |_| Vec::new());
-    }
-}
-
-/// Of demo models on the CPU, whose sizes make whole blocks.
+/// Demo models have sizes that make whole blocks.
 #[test]
 fn no_type_has_a_memory() {
     for dtype in DType::ALL {
@@ -155,10 +133,9 @@ fn a_row_has_the_same_bits_in_every_type() {
     }
 }
 
-/// On the CPU in f32, and on GPUs.
 #[test]
 fn a_row_has_the_same_bits_however_it_is_computed() {
-    assert_rows_alone(&mut StdRng::seed_from_u64(7), everywhere(&[1, 2, 3]));
+    assert_rows_alone(&mut StdRng::seed_from_u64(7), both(&[1, 2, 3]).to_vec());
 }
 
 fn assert_rows_alone(rng: &mut StdRng, models: Vec<(Arc<Model>, Vec<TokenId>)>) {
@@ -186,7 +163,7 @@ fn assert_rows_alone(rng: &mut StdRng, models: Vec<(Arc<Model>, Vec<TokenId>)>) 
 
 #[test]
 fn only_what_is_new_is_computed() {
-    for (model, source) in everywhere(&[1]) {
+    for (model, source) in both(&[1]) {
         // The decoder start token is a token of the context, too.
         let start = source.len();
         let mut session = cold(&model, &source);
@@ -214,13 +191,9 @@ fn only_what_is_new_is_computed() {
 #[test]
 fn long_gaps_are_fed_in_pieces() {
     let rng = &mut StdRng::seed_from_u64(6);
-    for (model, source) in everywhere(&[4, 2]) {
-        // More than a piece; emulated GPUs are slow.
-        let long = if model.info().vocab_size == 11 {
-            650
-        } else {
-            150
-        };
+    for (model, source) in both(&[4, 2]) {
+        // More than a piece.
+        let long = 650;
         let context = random_tokens(rng, long);
         let tree = random_tree(rng);
         let mut at_once = cold(&model, &source);
@@ -245,7 +218,7 @@ fn long_gaps_are_fed_in_pieces() {
 #[test]
 fn errors_leave_a_session_as_it_was() {
     let none = TokenTree::new();
-    for (model, source) in everywhere(&[1, 2]) {
+    for (model, source) in both(&[1, 2]) {
         let vocabulary = model.info().vocab_size as TokenId;
         let stranger = TokenTree::chain([1, vocabulary]);
         let mut session = cold(&model, &source);
@@ -272,7 +245,7 @@ fn errors_leave_a_session_as_it_was() {
 #[test]
 fn the_top_is_the_head_of_the_sorted_probabilities() {
     let tree = TokenTree::chain([1, 2]);
-    for (model, source) in everywhere(&[1, 2]) {
+    for (model, source) in both(&[1, 2]) {
         let want = Want::LOGITS.with_top(4);
         let scores = cold(&model, &source).score(&[3], &tree, want).unwrap();
         let (top, logits) = (scores.top.unwrap(), scores.logits.unwrap());
@@ -314,37 +287,14 @@ fn a_damaged_head_is_an_error_however_little_is_wanted() {
     });
     let untied = r#", "tie_word_embeddings": false"#;
     let t5 = t5_of(DType::F32, untied, poison);
-    let on_cpu = [(t5, vec![1, 2]), (llama_of(2, poison), vec![])];
-    let places = ["lm_head.weight", "lm_head.weight"];
-    for (model, source) in on_cpu.into_iter().chain(poisoned_on_gpus(places)) {
+    let models = [(t5, vec![1, 2]), (llama_of(2, poison), vec![])];
+    for (model, source) in models {
         let mut session = cold(&model, &source);
         for want in wants() {
             let scores = session.score(&[1, 2], &TokenTree::chain([3]), want);
             assert_improper(scores, 7);
         }
     }
-}
-
-/// The demo checkpoints on GPUs, row 7 of a tensor (T5's, LLaMA's) being NaN.
-fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
-    let mut models = Vec::new();
-    for (name, place) in ["demo-t5-small", "demo-llama-small"]
-        .into_iter()
-        .zip(places)
-    {
-        let source = if name.contains("t5") {
-            vec![1, 2]
-        } else {
-            vec![]
-        };
-        for (device, _) in devices::gpus() {
-            for dtype in [DType::F32, DType::BF16] {
-                let model = demo::poisoned(name, (place, 7), &device, dtype);
-                models.push((model, source.clone()));
-            }
-        }
-    }
-    models
 }
 
 /// The embedding of token 7 is NaN, all others are finite.
@@ -356,9 +306,8 @@ fn a_session_outlives_rows_that_are_not_numbers() {
     let llama = llama_of(2, poison("embed_tokens"));
     let mut bad = TokenTree::chain([4, 5]);
     bad.push(7, Some(0));
-    let on_cpu = [(t5, vec![1, 2]), (llama, vec![])];
-    let places = ["shared.weight", "model.embed_tokens.weight"];
-    for (model, source) in on_cpu.into_iter().chain(poisoned_on_gpus(places)) {
+    let models = [(t5, vec![1, 2]), (llama, vec![])];
+    for (model, source) in models {
         let mut session = cold(&model, &source);
         for want in wants() {
             assert_improper(session.score(&[1, 2, 3], &bad, want), 0);
@@ -504,35 +453,12 @@ fn wide(children: usize) -> TokenTree {
 }
 
 #[test]
-fn more_children_than_a_gpu_looks_up_are_refused_before_a_launch() {
-    for (model, source) in everywhere(&[1, 2]) {
-        let mut session = cold(&model, &source);
-        let on_cpu = session.model().launches(1).is_none() && model.info().vocab_size == 11;
-        match session.score(&[1], &wide(513), Want::GATHERED) {
-            Ok(scores) => assert!(on_cpu && scores.argmax.len() == 2 * 513 + 1),
-            Err(error) => assert!(
-                !on_cpu && error.to_string().contains("513 children"),
-                "{error}"
-            ),
-        }
-    }
-}
-
-#[test]
-#[ignore = "a GPU's kernels take a minute in the emulator"]
-fn many_children_are_looked_up_in_several_forwards() {
-    for (model, _) in on_gpus("demo-llama-small")
-        .into_iter()
-        .step_by(GPU_TYPES.len())
-    {
-        let tree = wide(300);
-        let gathered = cold(&model, &[])
-            .score(&[1, 2], &tree, Want::GATHERED)
-            .unwrap();
-        let whole = cold(&model, &[])
-            .score(&[1, 2], &tree, Want::LOGITS)
-            .unwrap();
-        let (gathered, logits) = (gathered.gathered.unwrap(), whole.logits.unwrap());
+fn any_number_of_children_is_looked_up() {
+    for (model, source) in both(&[1, 2]) {
+        let tree = wide(513);
+        let scores = |want| cold(&model, &source).score(&[1, 2], &tree, want).unwrap();
+        let gathered = scores(Want::GATHERED).gathered.unwrap();
+        let logits = scores(Want::LOGITS).logits.unwrap();
         for node in 0..tree.len() {
             let row = logits.row(TokenTree::row(tree.parent(node)));
             let most = row.iter().copied().fold(f32::MIN, f32::max);
@@ -569,9 +495,8 @@ fn trees_that_no_memory_holds_are_refused() {
     }
 }
 
-/// States of prompts and trees, on the CPU: those of a cold session, whatever was cached, however
-/// many pieces the prompt is read in, and without any change of the scores; the GPU refuses what it
-/// has no kernel for.
+/// States of prompts and trees are those of a cold session, whatever was cached and however many
+/// pieces the prompt is read in, and reading them does not change the scores.
 #[test]
 fn hidden_states_are_those_of_their_rows() {
     for model in [t5(), llama()] {
@@ -583,11 +508,7 @@ fn hidden_states_are_those_of_their_rows() {
         assert_eq!(layers, HiddenLayers::up_to(model.layers()));
         let want = Want::LOGITS.with_hidden(layers);
         let all: Vec<TokenId> = (0..600).map(|i| 1 + i % 3).collect();
-        let context = &all[..if model.info().vocab_size == 11 {
-            600
-        } else {
-            20
-        }];
+        let context = &all[..];
         let tree = TokenTree::chain([2, 3]);
         let mut warm = cold(&model, source);
         warm.score(&context[..9], &tree, Want::ARGMAX).unwrap();

@@ -1,9 +1,8 @@
 //! The logits of a tree are those of its paths, each scored as a chain by a session that starts
 //! cold.
 //!
-//! Trees of up to 64 nodes, both architectures, cold and warm caches; within 1e-5 of the greatest
-//! logit of the row, and on the CPU in f32 and on GPUs, where the kernels are row-invariant, to the
-//! last bit.
+//! Trees of up to 64 nodes, both architectures, cold and warm caches: to the last bit with our
+//! kernels, which are row-invariant, and within 1e-5 of the greatest logit of the row with candle.
 
 use std::sync::Arc;
 
@@ -12,8 +11,8 @@ use cascade_models::{load, DType, Device, LoadOptions, Model, ModelSource, Sessi
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::common::demo;
 use crate::common::tiny::{cold, decoder_on, families, llama_of, t5_of, GATED};
-use crate::common::{demo, devices};
 
 const MOST_NODES: usize = 64;
 const TOLERANCE: f32 = 1e-5;
@@ -217,15 +216,6 @@ fn of_the_demo_models() {
 }
 
 #[test]
-fn on_gpus() {
-    for (name, seed) in ["demo-t5-small", "demo-llama-small"].into_iter().zip(40..) {
-        for (model, fast) in devices::on_gpus(name) {
-            compare(&model, seed, 5, if fast { 40 } else { 1 });
-        }
-    }
-}
-
-#[test]
 fn of_every_family() {
     for (config, seed) in families().iter().zip(50..) {
         compare(&decoder_on(&Device::Cpu, config, DType::F32), seed, 4, 12);
@@ -238,7 +228,7 @@ fn of_every_family() {
 fn with_candle() {
     let device = cascade_models::parse_device("candle:cpu").unwrap();
     for (name, seed) in ["demo-t5-small", "demo-llama-small"].into_iter().zip(60..) {
-        let model = devices::load_on(&demo::folder(name), &device, DType::F32);
+        let model = demo::load_on(&demo::folder(name), &device, DType::F32);
         compare_rows(&model, seed, 5, 20, Rows::Close);
     }
     for (config, seed) in families().iter().zip(70..) {
@@ -266,7 +256,7 @@ fn with_candle_in_all_types() {
         let folder = demo::folder(name);
         for (dtype, ours, tolerance) in types {
             let logits = |device: &Device, dtype| {
-                let model = devices::load_on(&folder, device, dtype);
+                let model = demo::load_on(&folder, device, dtype);
                 let source: Vec<TokenId> = match model.info().architecture {
                     Architecture::EncoderDecoder => (5..105).collect(),
                     Architecture::DecoderOnly => Vec::new(),
@@ -298,11 +288,10 @@ fn with_candle_in_all_types() {
     assert!(message.contains("not in bf16"), "{message}");
 }
 
-/// Other types and devices say what the CPU says in f32: in 16 bits, roughly. Contexts are longer
-/// than windows, and than what positions are stretched from. On GPUs, a node has the very bits of
-/// its path.
+/// Other types and engines say what the CPU says in f32: in 16 bits, roughly. Contexts are longer
+/// than windows, and than what positions are stretched from.
 #[test]
-fn of_every_family_in_all_types_and_on_gpus() {
+fn of_every_family_in_all_types() {
     let mut tree = TokenTree::chain([4, 5, 6]);
     tree.push(8, Some(0));
     let context: Vec<TokenId> = (0..19).map(|i| i * 7 % 11).collect();
@@ -314,20 +303,9 @@ fn of_every_family_in_all_types_and_on_gpus() {
         let on_cpu = |dtype| logits(&decoder_on(&Device::Cpu, &config, dtype), &tree);
         let expected = on_cpu(DType::F32);
         let mut others = vec![(on_cpu(DType::BF16), 0.15), (on_cpu(DType::F16), 0.02)];
-        for (device, _) in devices::gpus() {
-            let types = [
-                (DType::F32, 2e-5),
-                (DType::BF16, 0.1),
-                (DType::F16, 0.02),
-                (DType::Q8_0, 0.1),
-            ];
-            for (dtype, tolerance) in types {
-                let model = decoder_on(&device, &config, dtype);
-                let found = logits(&model, &tree);
-                let path = logits(&model, &TokenTree::chain(tree.path_tokens(Some(3))));
-                assert_eq!(found.row(4), path.row(2), "{config} in {dtype:?}");
-                others.push((found, tolerance));
-            }
+        if let Ok(candle) = cascade_models::parse_device("candle:cpu") {
+            let model = decoder_on(&candle, &config, DType::F32);
+            others.push((logits(&model, &tree), 2e-5));
         }
         for (found, tolerance) in others {
             for row in 0..expected.rows() {
@@ -335,55 +313,6 @@ fn of_every_family_in_all_types_and_on_gpus() {
                 for (a, b) in found.row(row).iter().zip(expected.row(row)) {
                     let close = (a - b).abs() <= tolerance * greatest;
                     assert!(close, "{config}, {tolerance}: {a} and {b}");
-                }
-            }
-        }
-    }
-}
-
-/// In f32, a GPU says what the CPU says; in bf16, roughly.
-#[test]
-fn on_gpus_as_on_the_cpu() {
-    let mut tree = TokenTree::chain([40, 41, 42]);
-    tree.push(43, Some(0));
-    for name in [
-        "demo-t5-small",
-        "demo-llama-small",
-        "demo-t5-base",
-        "demo-llama-base",
-    ] {
-        let folder = demo::folder(name);
-        let on_cpu = devices::load_on(&folder, &Device::Cpu, DType::F32);
-        let source: Vec<TokenId> = match on_cpu.info().architecture {
-            Architecture::EncoderDecoder => (5..105).collect(),
-            Architecture::DecoderOnly => Vec::new(),
-        };
-        let expected = cold(&on_cpu, &source)
-            .score(&[7, 8, 9], &tree, Want::LOGITS)
-            .unwrap()
-            .logits
-            .unwrap();
-        for (device, _) in devices::gpus() {
-            let types = [
-                (DType::F32, 1e-5),
-                (DType::BF16, 3e-2),
-                (DType::F16, 4e-3),
-                (DType::Q8_0, 5e-2),
-            ];
-            for (dtype, tolerance) in types {
-                let on_gpu = devices::load_on(&folder, &device, dtype);
-                let found = cold(&on_gpu, &source)
-                    .score(&[7, 8, 9], &tree, Want::LOGITS)
-                    .unwrap()
-                    .logits
-                    .unwrap();
-                for row in 0..expected.rows() {
-                    let (found, expected) = (found.row(row), expected.row(row));
-                    let greatest = expected.iter().fold(0f32, |a, b| a.max(b.abs()));
-                    for (a, b) in found.iter().zip(expected) {
-                        let close = (a - b).abs() <= tolerance * greatest;
-                        assert!(close, "{name} in {dtype:?}: {a} and {b}");
-                    }
                 }
             }
         }

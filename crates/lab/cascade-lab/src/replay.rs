@@ -60,7 +60,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     json: bool,
 
-    /// Device of the drafters, overriding the configuration: auto, cpu or cuda:N.
+    /// Device of the drafters, overriding the configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }

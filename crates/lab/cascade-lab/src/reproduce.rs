@@ -141,7 +141,7 @@ struct RunExperiment {
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Device, overriding the models' configuration: auto, cpu or cuda:N.
+    /// Device, overriding the models' configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }

@@ -108,7 +108,7 @@ pub(crate) struct ClassifierArgs {
     #[arg(long)]
     resume: bool,
 
-    /// Device of the drafter: auto, cpu or cuda:N. The training itself takes seconds on a CPU.
+    /// Device of the drafter: auto, cpu, cuda:N or metal:N. The training itself takes seconds on a CPU.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }

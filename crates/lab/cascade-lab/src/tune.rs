@@ -72,7 +72,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     json: bool,
 
-    /// Device, overriding the configuration: auto, cpu or cuda:N.
+    /// Device, overriding the configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use super::{Forward, Measured, Profile};
+use super::{Forward, Measured};
 
 pub(super) fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
     show_model(out, measured)?;
     writeln!(
         out,
-        "\n{:>8} {:>5} {:>10} {:>21} {:>9} {:>10} {:>8} {:>8} {:>9}",
+        "\n{:>8} {:>5} {:>10} {:>21} {:>9} {:>10} {:>8} {:>8}",
         "context",
         "rows",
         "median ms",
@@ -18,54 +18,12 @@ pub(super) fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
         "rows/s",
         "x one row",
         "GB/s",
-        "memory",
-        "launches"
+        "memory"
     )?;
     measured
         .forwards
         .iter()
-        .try_for_each(|forward| show_forward(out, forward))?;
-    measured
-        .profiles
-        .iter()
-        .try_for_each(|profile| show_profile(out, profile))
-}
-
-fn show_profile(out: &mut impl Write, profile: &Profile) -> Result<()> {
-    let microseconds = |seconds: f64| 1e6 * seconds;
-    let all: f64 = profile.purposes.iter().map(|purpose| purpose.seconds).sum();
-    let launches: usize = profile.purposes.iter().map(|p| p.launches).sum();
-    writeln!(
-        out,
-        "\n{} rows after {} tokens: {:.1} us; its {launches} launches, by purpose: {:.1} us; as many empty launches: {:.1} us",
-        profile.rows,
-        profile.context,
-        microseconds(profile.forward_seconds),
-        microseconds(all),
-        microseconds(profile.empty_launches_seconds)
-    )?;
-    writeln!(
-        out,
-        "{:>26} {:>8} {:>10} {:>9} {:>7} {:>8}",
-        "", "launches", "us", "us each", "share", "GB/s"
-    )?;
-    for purpose in &profile.purposes {
-        let speed = match purpose.weight_bytes {
-            0 => "-".to_owned(),
-            bytes => format!("{:.0}", bytes as f64 / purpose.seconds / 1e9),
-        };
-        writeln!(
-            out,
-            "{:>26} {:>8} {:>10.1} {:>9.2} {:>6.1}% {:>8}",
-            purpose.purpose,
-            purpose.launches,
-            microseconds(purpose.seconds),
-            microseconds(purpose.seconds) / purpose.launches as f64,
-            100.0 * purpose.seconds / all,
-            speed
-        )?;
-    }
-    Ok(())
+        .try_for_each(|forward| show_forward(out, forward))
 }
 
 fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
@@ -94,14 +52,10 @@ fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
     if let Some(peak) = measured.peak_memory_bytes {
         writeln!(out, "peak memory: {:.2} GiB", gib(peak))?;
     }
-    let copied = match measured.copy_bytes_per_second {
-        Some(copy) => format!(", copy {:.1} GB/s", copy / 1e9),
-        None => String::new(),
-    };
     if let Some(read) = measured.memory_bytes_per_second {
         writeln!(
             out,
-            "memory bandwidth: read {:.1} GB/s{copied}; data in caches is read faster",
+            "memory bandwidth: read {:.1} GB/s; data in caches is read faster",
             read / 1e9
         )?;
     }
@@ -115,12 +69,9 @@ fn show_forward(out: &mut impl Write, forward: &Forward) -> Result<()> {
     let share = forward
         .memory_share
         .map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
-    let launches = forward
-        .launches
-        .map_or_else(|| "-".to_owned(), |count| count.to_string());
     writeln!(
         out,
-        "{:>8} {:>5} {:>10.3} {:>21} {:>9.0} {:>10} {:>8.2} {share:>8} {:>9}",
+        "{:>8} {:>5} {:>10.3} {:>21} {:>9.0} {:>10} {:>8.2} {share:>8}",
         forward.context,
         forward.rows,
         1e3 * forward.median_seconds,
@@ -131,8 +82,7 @@ fn show_forward(out: &mut impl Write, forward: &Forward) -> Result<()> {
         ),
         forward.rows_per_second,
         relative,
-        forward.bytes_per_second / 1e9,
-        launches
+        forward.bytes_per_second / 1e9
     )?;
     Ok(())
 }

@@ -26,7 +26,7 @@ macro_rules! four {
     };
 }
 
-/// The same for one row.
+/// Products of one row.
 macro_rules! one {
     ($first:expr $(, $rest:expr)*) => {
         concat!($first, $("0", $rest,)* "\n")

@@ -29,7 +29,7 @@ impl Text {
         }
     }
 
-    /// What it asks for next behind its context.
+    /// Draws what the text asks for next behind its context.
     pub(crate) fn ask(&mut self, rng: &mut StdRng) {
         (self.tree, self.want) = (random_tree(rng), random_want(rng));
     }
@@ -43,8 +43,8 @@ impl Text {
         }
     }
 
-    /// That the answer is the one of a session alone, but for the rows that a warm one need not
-    /// compute.
+    /// Checks that the answer is the one of a session alone, but for the rows that a warm one need
+    /// not compute.
     pub(crate) fn assert_alone(&self, found: Scores) {
         let alone = cold(self.session.model(), &self.source)
             .score(&self.context, &self.tree, self.want)

@@ -1,17 +1,11 @@
 //! The demo checkpoints, and copies of them to damage.
 
 use std::collections::BTreeMap;
-#[cfg(feature = "gpu")]
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "gpu")]
 use std::sync::Arc;
 
-#[cfg(feature = "gpu")]
-use candle_core::{DType::F32, Tensor};
-#[cfg(feature = "gpu")]
-use cascade_models::{DType, Device, Model, WeightSource};
+use cascade_models::{load, DType, Device, LoadOptions, Model, ModelSource};
 use safetensors::tensor::TensorView;
 use safetensors::SafeTensors;
 use tempfile::TempDir;
@@ -36,48 +30,15 @@ pub(crate) fn copy(name: &str) -> TempDir {
     copy
 }
 
-/// The weights of a demo checkpoint, as somebody's own: a row of one tensor is NaN.
-#[cfg(feature = "gpu")]
-struct Poisoned<'a> {
-    tensors: HashMap<String, Tensor>,
-    name: &'a str,
-    row: usize,
-}
-
-#[cfg(feature = "gpu")]
-impl WeightSource for Poisoned<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
-    }
-
-    fn values(&self, name: &str, shape: &[usize]) -> cascade_models::Result<Vec<f32>> {
-        let tensor = self.tensors[name].flatten_all().unwrap();
-        let mut values: Vec<f32> = tensor.to_dtype(F32).unwrap().to_vec1().unwrap();
-        if name == self.name {
-            values[self.row * shape[1]..][..shape[1]].fill(f32::NAN);
-        }
-        Ok(values)
-    }
-}
-
-/// A demo model with row `row` of the tensor `name` NaN.
-#[cfg(feature = "gpu")]
-pub(crate) fn poisoned(
-    model: &str,
-    (name, row): (&str, usize),
-    device: &Device,
-    dtype: DType,
-) -> Arc<Model> {
-    let folder = folder(model);
-    let config = fs::read(folder.join("config.json")).unwrap();
-    let weights = folder.join("model.safetensors");
-    let weights = Poisoned {
-        tensors: candle_core::safetensors::load(weights, &candle_core::Device::Cpu).unwrap(),
-        name,
-        row,
+/// The model in a folder, on a device.
+pub(crate) fn load_on(folder: &Path, device: &Device, dtype: DType) -> Arc<Model> {
+    let source = ModelSource::Folder(folder.to_owned());
+    let options = LoadOptions {
+        device: device.clone(),
+        dtype,
+        ..LoadOptions::default()
     };
-    let config = serde_json::from_slice(&config).unwrap();
-    Arc::new(Model::build(config, &weights, device, dtype).unwrap())
+    load(&source, &options).unwrap().model
 }
 
 /// Changes the bytes of the tensor `name` of a safetensors file, given with its shape.

@@ -69,8 +69,7 @@ fn build(seed: u64, json: &str, dtype: DType, poison: Option<Poison>) -> Arc<Mod
     Arc::new(Model::build(config, &weights, &Device::Cpu, dtype).unwrap())
 }
 
-/// What every kind of decoder differs from the others in, in sizes that GPUs have kernels for.
-#[cfg(feature = "gpu")]
+/// What every kind of decoder differs from the others in.
 pub(crate) fn families() -> Vec<Value> {
     let sizes = json!({"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 32,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
@@ -98,7 +97,6 @@ pub(crate) fn families() -> Vec<Value> {
 }
 
 /// A decoder of one of the [`families`], the same weights on every device.
-#[cfg(feature = "gpu")]
 pub(crate) fn decoder_on(device: &Device, config: &Value, dtype: DType) -> Arc<Model> {
     let weights = RandomWeights {
         rng: None,
@@ -142,6 +140,11 @@ pub(crate) fn llama_in(
 
 pub(crate) fn llama() -> Arc<Model> {
     llama_of(2, None)
+}
+
+/// Models of both architectures, with `source` for the one that has an encoder.
+pub(crate) fn both(source: &[TokenId]) -> [(Arc<Model>, Vec<TokenId>); 2] {
+    [(t5(), source.to_vec()), (llama(), Vec::new())]
 }
 
 /// A session that has seen nothing but the source.

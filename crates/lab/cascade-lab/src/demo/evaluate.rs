@@ -51,7 +51,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "N", value_parser = batch_size)]
     batch: Option<NonZeroUsize>,
 
-    /// Device of all models, overriding the configuration: auto, cpu or cuda:N.
+    /// Device of all models, overriding the configuration: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 

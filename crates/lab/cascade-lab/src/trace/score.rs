@@ -36,7 +36,7 @@ pub(crate) struct ScoreArgs {
     #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
     cache_dtype: Option<CacheType>,
 
-    /// Device: auto, cpu or cuda:N.
+    /// Device: auto, cpu, cuda:N or metal:N.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
 

@@ -100,7 +100,7 @@ pub(crate) struct HeadArgs {
     #[arg(long)]
     resume: bool,
 
-    /// Device of the models: auto, cpu or cuda:N. The head is trained on the CPU.
+    /// Device of the models: auto, cpu, cuda:N or metal:N. The head is trained on the CPU.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }
