@@ -247,7 +247,7 @@ fn results_are_what_they_say() {
 fn reports_show_who_drafted_every_token() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/1", false).unwrap();
-    let html = reported(folder.path()).report.to_html();
+    let html = reported(folder.path()).report.to_html().unwrap();
     assert_eq!(html.matches("<article class=\"sample\">").count(), 3);
     assert_eq!(html.matches("<ul class=\"legend\"").count(), 3);
     // The best cascade is the one with Max-Gram: the last of each prompt's four.
@@ -570,7 +570,7 @@ fn a_replay_counts_as_a_direct_comparison_does() {
     );
     assert!(markdown.contains("Endings: of 50 answers, "), "{markdown}");
     // Without a tokenizer, samples have the tokens' numbers.
-    let html = reported.report.to_html();
+    let html = reported.report.to_html().unwrap();
     let token = trace.records[0].output[0];
     assert!(html.contains(&format!("<span class=\"blank\"> </span>{token}</span>")));
 }

@@ -1,12 +1,11 @@
 //! F1 of the decisions to go on (DISCO, Table 4).
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::Data;
 use super::group::Group;
 use super::lines::{FigureOf, Line, Lines, Measure};
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{trained, Metric, Result, Row};
 
 /// Decisions of a run: after each drafted token but the last of a draft, to go on.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::{Data, INTERVALS};
 use super::super::notes;
 use super::group::Group;
 use crate::draft_rule::{DraftRule, Network, TrainedName};
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{trained, HeldOut, PaperHead, Result};
 
 /// `None` for an experiment that names no heads of the paper.
@@ -48,11 +47,11 @@ fn quality(table: Table, data: &Data) -> Result<Table> {
             .map(|head| held_out(head).map(|held_out| Figure::new(of(held_out))));
         Figures::new(header, Evidence::Replayed, figures).decimals(3)
     };
-    Ok(table
+    table
         .figures(paper("train/KL", |head| head.train_kl))?
         .figures(paper("eval/KL", |head| head.eval_kl))?
         .figures(ours("held-out loss", |held_out| held_out.loss))?
-        .figures(ours("held-out F1", |held_out| held_out.f1))?)
+        .figures(ours("held-out F1", |held_out| held_out.f1))
 }
 
 /// The paper's best speed of each head on each dataset, with its threshold.
@@ -101,9 +100,9 @@ fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
         Evidence::Modelled,
         speeds,
     );
-    Ok(table
+    table
         .figures(column.intervals(INTERVALS))?
-        .labels(format!("{}, h", group.dataset), thresholds)?)
+        .labels(format!("{}, h", group.dataset), thresholds)
 }
 
 fn of_head(data: &Data, name: &str) -> Vec<usize> {

@@ -1,11 +1,10 @@
 //! How many tokens an oracle drafts (DISCO, §2 and Table 2).
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::{Data, Sheet, INTERVALS};
 use super::super::notes;
 use super::group::Group;
 use crate::record::Run;
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{Metric, PaperFigure, Result, Row, Variant};
 
 /// One dataset, or one category of it.
