@@ -3,7 +3,6 @@
 use super::super::data::Data;
 use super::group::Group;
 use super::lines::{FigureOf, Line, Lines, Measure};
-use crate::draft_rule::DraftRule;
 use crate::record::Run;
 use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{trained, Metric, Result, Row};
@@ -84,8 +83,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
 }
 
 fn held_out(data: &Data, line: &Line<'_>) -> Option<Figure> {
-    let rule = data.variants[line.variant?].setting.rule.as_ref();
-    let name = rule.and_then(DraftRule::trained)?;
+    let name = data.variants[line.variant?].setting.trained()?;
     let held_out = trained::held_out(&data.plan.rules, name)?;
     Some(Figure::new(100.0 * held_out.f1))
 }

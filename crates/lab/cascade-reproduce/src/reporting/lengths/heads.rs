@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::data::{Data, INTERVALS};
 use super::super::notes;
 use super::group::Group;
-use crate::draft_rule::{DraftRule, Network, TrainedName};
+use crate::draft_rule::{Network, TrainedName};
 use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{trained, HeldOut, PaperHead, Result};
 
@@ -87,10 +87,8 @@ fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
     let speed = |variant: usize| group.speed(&group.reported, variant).figure();
     let speeds: Vec<Option<Figure>> = best.iter().map(|best| best.and_then(speed)).collect();
     let threshold = |variant: usize| {
-        let rule = data.variants[variant].setting.rule.as_ref();
-        rule.and_then(DraftRule::trained)?
-            .threshold
-            .map(|h| h.to_string())
+        let trained = data.variants[variant].setting.trained()?;
+        trained.threshold.map(|h| h.to_string())
     };
     let thresholds = best
         .iter()
@@ -108,8 +106,7 @@ fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
 fn of_head(data: &Data, name: &str) -> Vec<usize> {
     let folder = named(name).folder();
     data.variants_that(|variant| {
-        let rule = variant.setting.rule.as_ref();
-        let trained = rule.and_then(DraftRule::trained);
+        let trained = variant.setting.trained();
         trained.is_some_and(|trained| trained.folder() == folder)
     })
 }
