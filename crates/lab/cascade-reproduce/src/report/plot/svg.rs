@@ -24,9 +24,9 @@ const Y_LABELS: u32 = 70;
 const LEADING: i32 = 20;
 const TITLE_LEADING: i32 = 24;
 /// Sizes of texts. The library writes them as `font-size` divided by 1.24.
-const TITLE: f64 = 21.0;
-const TEXT: f64 = 15.5;
-const NUMBER: f64 = 13.5;
+const TITLE: f64 = 1.24 * 17.0;
+const TEXT: f64 = 1.24 * 12.5;
+const NUMBER: f64 = 1.24 * 11.0;
 /// How wide a character is taken to be. SVG leaves fonts to the viewer, so that nothing can be
 /// measured.
 const TITLE_CHARACTER: f64 = 8.7;
@@ -215,12 +215,10 @@ impl Plot {
                 root.draw(&Rectangle::new(ends, colour(row).stroke_width(1)))?;
                 let (middle, highest) = (group + left + width / 2.0, figure.extent().1);
                 if let Some(interval) = figure.interval {
-                    whisker(
-                        root,
-                        at(middle, interval.low),
-                        at(middle, interval.high),
-                        INK,
-                    )?;
+                    let ends = [at(middle, interval.low), at(middle, interval.high)];
+                    // White below black is seen on every filling.
+                    root.draw(&PathElement::new(ends.to_vec(), WHITE.stroke_width(4)))?;
+                    whisker(root, ends[0], ends[1], INK)?;
                 }
                 let number = fixed(figure.value, 2).replace('-', "−");
                 if NUMBER_CHARACTER * number.chars().count() as f64 <= pixels {
