@@ -119,6 +119,9 @@ impl Plot {
             let is_reference = row >= self.series.len();
             let colour = if is_reference { FAINT } else { colour(row) };
             line(root, ends, series.evidence, colour)?;
+            if !is_reference {
+                marker(root, row, series.evidence, (MARGIN + 15, y))?;
+            }
         }
         let name = format!("{} · {}", shown_line(&series.name), series.evidence);
         let style = text(root, TEXT, HPos::Left, VPos::Center);
@@ -189,8 +192,7 @@ impl Plot {
                 if let Some(interval) = figure.interval {
                     whisker(root, at(x, interval.low), at(x, interval.high), colour)?;
                 }
-                root.draw(&Circle::new(point, 4, fill(row, series.evidence)))?;
-                root.draw(&Circle::new(point, 4, colour.stroke_width(1)))?;
+                marker(root, row, series.evidence, point)?;
             }
         }
         Ok(())
@@ -315,7 +317,7 @@ fn text<'a>(root: &Area<'_>, size: f64, h: HPos, v: VPos) -> TextStyle<'a> {
         .pos(Pos::new(h, v))
 }
 
-/// The colour of a series. After six they repeat.
+/// The colour of a series. After six they repeat, with another marker.
 fn colour(series: usize) -> RGBColor {
     COLOURS[series % COLOURS.len()]
 }
@@ -366,6 +368,18 @@ fn line(
         let points = vec![place(start), place(start + length)];
         root.draw(&PathElement::new(points, colour.stroke_width(2)))?;
         start += length + gap;
+    }
+    Ok(())
+}
+
+/// The mark of a point: a circle, and a square where colours are used for the second time.
+fn marker(root: &Area<'_>, row: usize, evidence: Evidence, (x, y): (i32, i32)) -> Drawn {
+    for style in [fill(row, evidence), colour(row).stroke_width(1)] {
+        if (row / COLOURS.len()).is_multiple_of(2) {
+            root.draw(&Circle::new((x, y), 4, style))?;
+        } else {
+            root.draw(&Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], style))?;
+        }
     }
     Ok(())
 }
