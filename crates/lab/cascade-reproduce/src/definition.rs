@@ -616,10 +616,8 @@ impl Definition {
     pub fn trained(&self) -> Vec<TrainedName> {
         let mut all: Vec<TrainedName> = Vec::new();
         for setting in self.rows.iter().flat_map(Row::settings) {
-            let trained = setting.rule.as_ref().and_then(DraftRule::trained);
-            if let Some(trained) =
-                trained.filter(|one| all.iter().all(|a| a.folder() != one.folder()))
-            {
+            let known = |one: &TrainedName| all.iter().any(|a| a.folder() == one.folder());
+            if let Some(trained) = setting.trained().filter(|one| !known(one)) {
                 all.push(trained.clone());
             }
         }
@@ -663,8 +661,7 @@ impl Definition {
         let there = |(_, row): &(usize, &Row)| row.absent.is_none();
         for (index, row) in self.rows.iter().enumerate().filter(there) {
             for variant in row.variants(index)? {
-                let rule = variant.setting.rule.as_ref();
-                let there = rule.and_then(DraftRule::trained).is_none_or(&has);
+                let there = variant.setting.trained().is_none_or(&has);
                 if there && variants.iter().all(|known| known.id != variant.id) {
                     variants.push(variant);
                 }

@@ -1,9 +1,8 @@
 //! Table 1: expected walltime improvement by formula.
 
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Manifest, Plot, Report, Table};
-use crate::theory::{table1, ModelSizes, Table1Row};
-
 use crate::reporting::Reported;
+use crate::theory::{table1, ModelSizes, Table1Row};
 use crate::{Definition, Result};
 
 /// What is said of the costs.
@@ -90,12 +89,7 @@ fn plot(definition: &Definition, rows: &[Table1Row]) -> Result<Plot> {
         Bars::new("paper", Evidence::Paper, paper),
     ];
     let groups: Vec<String> = groups.collect();
-    Ok(Plot::bars(
-        &definition.title,
-        groups,
-        Axis::new("EWIF"),
-        bars,
-    )?)
+    Plot::bars(&definition.title, groups, Axis::new("EWIF"), bars)
 }
 
 fn lengths(segments: &[crate::theory::Segment]) -> String {

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use crate::report::Sha256;
-
 use crate::plan::{Plan, PLAN};
+use crate::report::Sha256;
 use crate::samples::SAMPLES;
 use crate::times::{COSTS, WALLTIME};
 use crate::{Definition, Error, Result};

@@ -47,7 +47,7 @@ pub use models::Models;
 pub use plan::{Asked, Plan, PlannedModel, Suite};
 pub use prompts::Choice;
 pub use record::{Difference, ModelCalls, Run, Walltime, NEAR_TIE};
-pub use regression::{Counted, Decomposition, ForwardTimes};
+pub use regression::{Decomposition, ForwardCounts, ForwardTimes};
 pub use reporting::{report, Reported};
 pub use runner::{merge, Experiment, Shard};
 pub use sampled::SamplingSetting;

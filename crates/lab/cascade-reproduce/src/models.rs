@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::report::{Evidence, Sha256, Weights};
 use cascade_config::{
     AssembleOptions, Assembly, ClassifierEntry, Config, CostFile, Drafter, DrafterModel, HeadEntry,
     ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
@@ -26,6 +25,7 @@ use crate::definition::AssumedCosts;
 use crate::draft_rule::{DraftRule, Network};
 use crate::oracle::KnownLengths;
 use crate::plan::PlannedModel;
+use crate::report::{Evidence, Sha256, Weights};
 use crate::trained::TrainedRules;
 use crate::variant::{Role, Variant};
 use crate::{Definition, Error, ErrorKind, Kind, Result};
@@ -432,13 +432,10 @@ impl Models {
     /// # Errors
     /// Files that cannot be read any more.
     pub fn planned(&self) -> Result<Vec<PlannedModel>> {
-        let mut planned = Vec::new();
-        match &self.target {
-            Answers::Live(model) => {
-                planned.push(planned_model("target", model)?);
-            }
-            Answers::Recorded(trace, _) => planned.push(planned_trace(trace)),
-        }
+        let mut planned = vec![match &self.target {
+            Answers::Live(model) => planned_model("target", model)?,
+            Answers::Recorded(trace, _) => planned_trace(trace),
+        }];
         for (role, model) in &self.neural {
             if let Some(Drafter::Neural { .. }) = self.drafters.get(role) {
                 planned.push(planned_model(role.name(), model)?);
@@ -448,17 +445,9 @@ impl Models {
             planned.push(planned_head(role.name(), head)?);
         }
         if let Some(table) = &self.table {
-            let hash = Sha256::of(table.as_bytes());
-            planned.push(PlannedModel {
-                place: "bigram table".to_owned(),
-                parameters: 0,
-                dtype: None,
-                weights: weights(
-                    "bigram table",
-                    table.file(),
-                    [(base_name(table.file()), hash)],
-                ),
-            });
+            let (place, file) = ("bigram table", table.file());
+            let hash = (base_name(file), Sha256::of(table.as_bytes()));
+            planned.push(entry(place, 0, None, weights(place, file, [hash])));
         }
         Ok(planned)
     }
@@ -661,24 +650,26 @@ fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
         .chain([&loaded.config])
         .chain(loaded.tokenizer.all());
     let files = hashes(all.chain(&loaded.generation_config))?;
-    Ok(PlannedModel {
+    let (parameters, dtype) = (model.num_parameters(), model.dtype.as_str());
+    let weights = weights(place, &model.name, files);
+    Ok(entry(place, parameters, Some(dtype), weights))
+}
+
+fn entry(place: &str, parameters: usize, dtype: Option<&str>, weights: Weights) -> PlannedModel {
+    PlannedModel {
         place: place.to_owned(),
-        parameters: model.num_parameters(),
-        dtype: Some(model.dtype.as_str().to_owned()),
-        weights: weights(place, &model.name, files),
-    })
+        parameters,
+        dtype: dtype.map(str::to_owned),
+        weights,
+    }
 }
 
 /// A head with the hashes of its files, and the parameters that drafting a token reads.
 fn planned_head(place: &str, head: &Head) -> Result<PlannedModel> {
     let files = head.files();
     let hashes = hashes(files.weights.iter().chain([&files.config]))?;
-    Ok(PlannedModel {
-        place: place.to_owned(),
-        parameters: head.parameters_per_forward(),
-        dtype: None,
-        weights: weights(place, head.name(), hashes),
-    })
+    let weights = weights(place, head.name(), hashes);
+    Ok(entry(place, head.parameters_per_forward(), None, weights))
 }
 
 fn hashes<'f>(files: impl Iterator<Item = &'f ModelFile>) -> Result<Vec<(String, Sha256)>> {
@@ -718,12 +709,8 @@ fn planned_trace(trace: &Trace) -> PlannedModel {
     }
     let header = &trace.header;
     let files = [(header.model.clone(), Sha256::of(text.as_bytes()))];
-    PlannedModel {
-        place: "target".to_owned(),
-        parameters: 0,
-        dtype: None,
-        weights: weights("target (recorded)", &header.model, files),
-    }
+    let weights = weights("target (recorded)", &header.model, files);
+    entry("target", 0, None, weights)
 }
 
 fn weights(name: &str, source: &str, files: impl IntoIterator<Item = (String, Sha256)>) -> Weights {

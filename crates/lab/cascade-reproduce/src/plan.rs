@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::report::{write_atomically, Evidence, Experiment, Sha256, Weights};
 use serde::{Deserialize, Serialize};
 
+use crate::report::{write_atomically, Evidence, Experiment, Sha256, Weights};
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
 use crate::{Definition, Error, ErrorKind, Kind, Result, Role, Variant};

@@ -1,12 +1,12 @@
 //! Records: what one cascade did with one prompt.
 
-use crate::report::Sha256;
 use cascade_core::TokenId;
 use cascade_engine::{GenerationOutput, ModelUsage, Step};
 use cascade_eval::Ending;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
+use crate::report::Sha256;
 use crate::variant::{Role, Variant};
 
 /// A line of `results.jsonl`. It has no times, so that it is a function of the experiment alone:

@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, DVector};
 
 /// What one generation counted and took.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Counted {
+pub struct ForwardCounts {
     /// N_draft: forwards of the drafter.
     pub drafter: f64,
     /// N_target: forwards of the target.
@@ -33,7 +33,7 @@ pub struct ForwardTimes {
 impl ForwardTimes {
     /// Fits them to generations; `None` if these do not determine them: too few, or numbers of
     /// forwards that depend on each other.
-    pub fn fit(generations: &[Counted]) -> Option<Self> {
+    pub fn fit(generations: &[ForwardCounts]) -> Option<Self> {
         let drafts = generations.iter().any(|counted| counted.drafter > 0.0);
         let columns = if drafts { 3 } else { 2 };
         if generations.len() <= columns {
@@ -111,10 +111,10 @@ mod tests {
         (at as f64 * 0.618_033_988_75).fract()
     }
 
-    fn generations(noisy: f64) -> Vec<Counted> {
+    fn generations(noisy: f64) -> Vec<ForwardCounts> {
         let counted = |at: usize| {
             let (drafter, target) = ((30 + 7 * at % 60) as f64, (10 + 11 * at % 40) as f64);
-            Counted {
+            ForwardCounts {
                 drafter,
                 target,
                 seconds: 0.05 + 0.0234 * drafter + 0.112 * target + noisy * (noise(at) - 0.5),
@@ -138,7 +138,7 @@ mod tests {
     fn r2_is_as_computed_by_hand() {
         // T = 1, 3, 2 over N_target = 0, 1, 2, and the mean of the residuals 0:
         // slope 1/2, constant 3/2, residuals −1/2, 1, −1/2 (1.5 of 2): R² = 1/4.
-        let counted = |target: usize, seconds| Counted {
+        let counted = |target: usize, seconds| ForwardCounts {
             drafter: 0.0,
             target: target as f64,
             seconds,
@@ -154,13 +154,13 @@ mod tests {
     fn what_determines_nothing_gives_nothing() {
         assert_eq!(ForwardTimes::fit(&[]), None);
         assert_eq!(ForwardTimes::fit(&generations(0.0)[..3]), None);
-        let twice = |counted: Counted| Counted {
+        let twice = |counted: ForwardCounts| ForwardCounts {
             drafter: 2.0 * counted.target,
             ..counted
         };
         let dependent: Vec<_> = generations(0.1).into_iter().map(twice).collect();
         assert_eq!(ForwardTimes::fit(&dependent), None);
-        let constant = |counted: Counted| Counted {
+        let constant = |counted: ForwardCounts| ForwardCounts {
             seconds: 1.0,
             ..counted
         };

@@ -10,9 +10,8 @@ mod samples;
 
 use std::path::Path;
 
-use crate::report::{Manifest, Report, Table};
-
 use self::data::Data;
+use crate::report::{Manifest, Report, Table};
 use crate::samples::SAMPLES;
 use crate::{Error, ErrorKind, Kind, Result};
 

@@ -8,7 +8,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::report::{write_atomically, Evidence, Results, Sha256};
 use cascade_config::{AssembleOptions, Config, CostFile};
 use cascade_core::{Decoding, TokenId};
 use cascade_engine::{Cascade, GenerationOutput, Options};
@@ -20,6 +19,7 @@ use crate::models::Models;
 use crate::plan::Plan;
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
+use crate::report::{write_atomically, Evidence, Results, Sha256};
 use crate::sampled::SamplingSetting;
 use crate::samples::{self, Sampled, Samples};
 use crate::times::{forward_seconds, walltimes, Walltimes, COSTS};

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::report::write_atomically;
 use cascade_core::TokenId;
 use cascade_engine::GenerationOutput;
 use cascade_models::Tokenizer;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, LARGEST_OWN};
 use crate::prompts::Ready;
+use crate::report::write_atomically;
 use crate::token_texts::token_texts;
 use crate::{Error, ErrorKind, Result};
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::report::Sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::draft_rule::{Network, TrainedName};
+use crate::report::Sha256;
 use crate::{Definition, Error, ErrorKind, Result};
 
 /// Files of a network, in the order in which they are looked for, and whether results depend on

@@ -5,7 +5,7 @@ use std::fmt;
 use cascade_engine::{Convention, KMatrix, Lenience};
 use serde::{Deserialize, Serialize};
 
-use crate::draft_rule::DraftRule;
+use crate::draft_rule::{DraftRule, TrainedName};
 use crate::{Error, ErrorKind, Result};
 
 /// Tokens that Max-Gram proposes at a time (Cascade Speculative Drafting, App. B).
@@ -85,6 +85,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// The trained network that its rule needs, if any.
+    pub(crate) fn trained(&self) -> Option<&TrainedName> {
+        self.rule.as_ref().and_then(DraftRule::trained)
+    }
+
     /// The K matrix for these drafters. The last drafts ten tokens at a time if it is statistical.
     ///
     /// # Errors

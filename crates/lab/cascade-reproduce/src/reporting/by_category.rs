@@ -1,10 +1,9 @@
 //! Drafters side by side, by category: tokens per forward, and walltime where the target ran.
 
-use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
-
 use super::data::{Data, Sheet, INTERVALS};
 use super::{notes, Made};
 use crate::record::Run;
+use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 use crate::Result;
 
 /// What drafters are compared by.

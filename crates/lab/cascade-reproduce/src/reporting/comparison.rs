@@ -1,10 +1,10 @@
 //! Cascades compared by SWI and by walltime.
 
-use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 use cascade_traces::CostTable;
 
 use super::data::{Data, Ratio, Sheet, INTERVALS};
 use super::{notes, Made};
+use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 use crate::variant::{names, Setting};
 use crate::{Metric, Result, Row, Variant};
 

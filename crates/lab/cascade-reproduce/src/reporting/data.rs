@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::report::{Figure, Results};
 use cascade_eval::{median, Bootstrap, Endings};
 use cascade_traces::CostTable;
 
 use crate::plan::Plan;
 use crate::record::Run;
+use crate::report::{Figure, Results};
 use crate::times::{forward_seconds, walltimes};
 use crate::{Definition, Metric, Result, Variant};
 

@@ -1,9 +1,9 @@
 //! Notes below tables.
 
-use crate::report::{Evidence, Interval};
 use cascade_eval::Dataset;
 
 use super::data::{Data, Sheet};
+use crate::report::{Evidence, Interval};
 use crate::{PlannedModel, Suite};
 
 /// The experiment's title, which names the paper's models, with those that ran here.

@@ -1,9 +1,8 @@
 //! Acceptance by position in the draft (Figure 2).
 
-use crate::report::{Axis, Figure, Figures, Line, Plot, Table};
-
 use super::data::{Data, Sheet, INTERVALS};
 use super::{notes, Made};
+use crate::report::{Axis, Figure, Figures, Line, Plot, Table};
 use crate::Result;
 
 pub(super) fn made(data: &Data) -> Result<Made> {
@@ -90,10 +89,10 @@ fn plot(data: &Data, title: String, curves: &[Curve<'_>]) -> Result<Plot> {
             .map(|(position, &accepted)| (f64::from(position), accepted));
         Line::new(curve.name, data.plan.evidence, points)
     });
-    Ok(Plot::lines(
+    Plot::lines(
         title,
         Axis::new("position in the draft"),
         Axis::new("share accepted").from_zero(),
         lines.collect(),
-    )?)
+    )
 }

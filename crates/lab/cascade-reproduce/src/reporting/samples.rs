@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::report::{Report, Sample, Token};
 use cascade_core::LevelId;
 
 use super::data::Data;
+use crate::report::{Report, Sample, Token};
 use crate::samples::{Sampled, Samples};
 use crate::Result;
 

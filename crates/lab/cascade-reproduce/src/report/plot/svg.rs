@@ -24,9 +24,9 @@ const Y_LABELS: u32 = 70;
 const LEADING: i32 = 20;
 const TITLE_LEADING: i32 = 24;
 /// Sizes of texts. The library writes them as `font-size` divided by 1.24.
-const TITLE: f64 = 21.0;
-const TEXT: f64 = 15.5;
-const NUMBER: f64 = 13.5;
+const TITLE: f64 = 1.24 * 17.0;
+const TEXT: f64 = 1.24 * 12.5;
+const NUMBER: f64 = 1.24 * 11.0;
 /// How wide a character is taken to be. SVG leaves fonts to the viewer, so that nothing can be
 /// measured.
 const TITLE_CHARACTER: f64 = 8.7;
@@ -119,6 +119,9 @@ impl Plot {
             let is_reference = row >= self.series.len();
             let colour = if is_reference { FAINT } else { colour(row) };
             line(root, ends, series.evidence, colour)?;
+            if !is_reference {
+                marker(root, row, series.evidence, (MARGIN + 15, y))?;
+            }
         }
         let name = format!("{} · {}", shown_line(&series.name), series.evidence);
         let style = text(root, TEXT, HPos::Left, VPos::Center);
@@ -189,8 +192,7 @@ impl Plot {
                 if let Some(interval) = figure.interval {
                     whisker(root, at(x, interval.low), at(x, interval.high), colour)?;
                 }
-                root.draw(&Circle::new(point, 4, fill(row, series.evidence)))?;
-                root.draw(&Circle::new(point, 4, colour.stroke_width(1)))?;
+                marker(root, row, series.evidence, point)?;
             }
         }
         Ok(())
@@ -215,12 +217,10 @@ impl Plot {
                 root.draw(&Rectangle::new(ends, colour(row).stroke_width(1)))?;
                 let (middle, highest) = (group + left + width / 2.0, figure.extent().1);
                 if let Some(interval) = figure.interval {
-                    whisker(
-                        root,
-                        at(middle, interval.low),
-                        at(middle, interval.high),
-                        INK,
-                    )?;
+                    let ends = [at(middle, interval.low), at(middle, interval.high)];
+                    // White below black is seen on every filling.
+                    root.draw(&PathElement::new(ends.to_vec(), WHITE.stroke_width(4)))?;
+                    whisker(root, ends[0], ends[1], INK)?;
                 }
                 let number = fixed(figure.value, 2).replace('-', "−");
                 if NUMBER_CHARACTER * number.chars().count() as f64 <= pixels {
@@ -317,7 +317,7 @@ fn text<'a>(root: &Area<'_>, size: f64, h: HPos, v: VPos) -> TextStyle<'a> {
         .pos(Pos::new(h, v))
 }
 
-/// The colour of a series. After six they repeat.
+/// The colour of a series. After six they repeat, with another marker.
 fn colour(series: usize) -> RGBColor {
     COLOURS[series % COLOURS.len()]
 }
@@ -368,6 +368,18 @@ fn line(
         let points = vec![place(start), place(start + length)];
         root.draw(&PathElement::new(points, colour.stroke_width(2)))?;
         start += length + gap;
+    }
+    Ok(())
+}
+
+/// The mark of a point: a circle, and a square where colours are used for the second time.
+fn marker(root: &Area<'_>, row: usize, evidence: Evidence, (x, y): (i32, i32)) -> Drawn {
+    for style in [fill(row, evidence), colour(row).stroke_width(1)] {
+        if (row / COLOURS.len()).is_multiple_of(2) {
+            root.draw(&Circle::new((x, y), 4, style))?;
+        } else {
+            root.draw(&Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], style))?;
+        }
     }
     Ok(())
 }

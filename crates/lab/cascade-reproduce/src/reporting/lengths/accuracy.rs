@@ -1,12 +1,10 @@
 //! F1 of the decisions to go on (DISCO, Table 4).
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::Data;
 use super::group::Group;
 use super::lines::{FigureOf, Line, Lines, Measure};
-use crate::draft_rule::DraftRule;
 use crate::record::Run;
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{trained, Metric, Result, Row};
 
 /// Decisions of a run: after each drafted token but the last of a draft, to go on.
@@ -85,8 +83,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
 }
 
 fn held_out(data: &Data, line: &Line<'_>) -> Option<Figure> {
-    let rule = data.variants[line.variant?].setting.rule.as_ref();
-    let name = rule.and_then(DraftRule::trained)?;
+    let name = data.variants[line.variant?].setting.trained()?;
     let held_out = trained::held_out(&data.plan.rules, name)?;
     Some(Figure::new(100.0 * held_out.f1))
 }

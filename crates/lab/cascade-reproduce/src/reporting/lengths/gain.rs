@@ -1,11 +1,10 @@
 //! The gain of one row over the others (SpecDec++, Table 4; DISCO, Table 5).
 
-use crate::report::{Evidence, Figure, Table};
-
 use super::super::data::{Data, Ratio};
 use super::group::Group;
 use super::lines::{FigureOf, Lines, Measure};
 use crate::draft_rule::DraftRule;
+use crate::report::{Evidence, Figure, Table};
 use crate::{Metric, Result, Row};
 
 /// `None` if the experiment names no row, or that row did not run and the paper has no figures.

@@ -4,7 +4,7 @@ use super::super::data::{Data, Ratio, Sheet};
 use super::super::notes;
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
-use crate::regression::{Counted, ForwardTimes};
+use crate::regression::{ForwardCounts, ForwardTimes};
 use crate::{Criterion, Row, Variant};
 
 /// R² below which a regression has found something else than the times of forwards: a busy machine.
@@ -43,7 +43,7 @@ impl Times {
         let drafting = data
             .variants_that(|variant| !variant.is_plain())
             .into_iter();
-        let counted: Vec<Counted> = drafting.flat_map(|v| counted(sheet, v)).collect();
+        let counted: Vec<ForwardCounts> = drafting.flat_map(|v| counted(sheet, v)).collect();
         let fit = ForwardTimes::fit(&counted);
         fit.and_then(Self::of_regression)
             .or_else(|| Self::of_single_forwards(data, fit))
@@ -124,8 +124,8 @@ impl Times {
 }
 
 /// What the runs of a variant counted and took.
-pub(super) fn counted(sheet: &Sheet<'_>, variant: usize) -> Vec<Counted> {
-    let of = |(run, seconds): (&Run, f64)| Counted {
+pub(super) fn counted(sheet: &Sheet<'_>, variant: usize) -> Vec<ForwardCounts> {
+    let of = |(run, seconds): (&Run, f64)| ForwardCounts {
         drafter: run.draft_forwards() as f64,
         target: run.steps as f64,
         seconds,

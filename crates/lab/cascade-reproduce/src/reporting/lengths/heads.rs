@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::{Data, INTERVALS};
 use super::super::notes;
 use super::group::Group;
-use crate::draft_rule::{DraftRule, Network, TrainedName};
+use crate::draft_rule::{Network, TrainedName};
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{trained, HeldOut, PaperHead, Result};
 
 /// `None` for an experiment that names no heads of the paper.
@@ -48,11 +47,11 @@ fn quality(table: Table, data: &Data) -> Result<Table> {
             .map(|head| held_out(head).map(|held_out| Figure::new(of(held_out))));
         Figures::new(header, Evidence::Replayed, figures).decimals(3)
     };
-    Ok(table
+    table
         .figures(paper("train/KL", |head| head.train_kl))?
         .figures(paper("eval/KL", |head| head.eval_kl))?
         .figures(ours("held-out loss", |held_out| held_out.loss))?
-        .figures(ours("held-out F1", |held_out| held_out.f1))?)
+        .figures(ours("held-out F1", |held_out| held_out.f1))
 }
 
 /// The paper's best speed of each head on each dataset, with its threshold.
@@ -88,10 +87,8 @@ fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
     let speed = |variant: usize| group.speed(&group.reported, variant).figure();
     let speeds: Vec<Option<Figure>> = best.iter().map(|best| best.and_then(speed)).collect();
     let threshold = |variant: usize| {
-        let rule = data.variants[variant].setting.rule.as_ref();
-        rule.and_then(DraftRule::trained)?
-            .threshold
-            .map(|h| h.to_string())
+        let trained = data.variants[variant].setting.trained()?;
+        trained.threshold.map(|h| h.to_string())
     };
     let thresholds = best
         .iter()
@@ -101,16 +98,15 @@ fn of_group(table: Table, data: &Data, group: &Group<'_>) -> Result<Table> {
         Evidence::Modelled,
         speeds,
     );
-    Ok(table
+    table
         .figures(column.intervals(INTERVALS))?
-        .labels(format!("{}, h", group.dataset), thresholds)?)
+        .labels(format!("{}, h", group.dataset), thresholds)
 }
 
 fn of_head(data: &Data, name: &str) -> Vec<usize> {
     let folder = named(name).folder();
     data.variants_that(|variant| {
-        let rule = variant.setting.rule.as_ref();
-        let trained = rule.and_then(DraftRule::trained);
+        let trained = variant.setting.trained();
         trained.is_some_and(|trained| trained.folder() == folder)
     })
 }

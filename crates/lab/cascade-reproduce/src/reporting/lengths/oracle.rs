@@ -1,15 +1,14 @@
 //! How many tokens an oracle drafts (DISCO, §2 and Table 2).
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::{Data, Sheet, INTERVALS};
 use super::super::notes;
 use super::group::Group;
 use crate::record::Run;
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{Metric, PaperFigure, Result, Row, Variant};
 
 /// One dataset, or one category of it.
-struct Part<'a> {
+struct LengthsLine<'a> {
     name: String,
     of_paper: &'a str,
     sheet: Option<Sheet<'a>>,
@@ -21,7 +20,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
         return Ok(None);
     };
     let row = &data.definition.rows[data.variants[oracle].row];
-    let mut parts: Vec<Part<'_>> = groups.iter().flat_map(parts).collect();
+    let mut parts: Vec<LengthsLine<'_>> = groups.iter().flat_map(parts).collect();
     parts.extend(of_paper_alone(row, groups));
     let steps = parts.iter().map(|part| {
         part.sheet
@@ -32,7 +31,8 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
         .labels("Dataset", parts.iter().map(|part| part.name.clone()))?
         .labels("Steps", steps)?;
     for metric in [Metric::OracleLength, Metric::OracleDeviation] {
-        let paper = |part: &Part<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
+        let paper =
+            |part: &LengthsLine<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
         let papers = Figures::new(metric.title(), Evidence::Paper, parts.iter().map(paper));
         table = table
             .figures_if_any(papers.decimals(1))?
@@ -44,13 +44,13 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
 }
 
 /// Datasets that the paper has lengths of and that did not run.
-fn of_paper_alone<'a>(row: &'a Row, groups: &[Group<'_>]) -> Vec<Part<'a>> {
+fn of_paper_alone<'a>(row: &'a Row, groups: &[Group<'_>]) -> Vec<LengthsLine<'a>> {
     let ran = |dataset: &str| groups.iter().any(|group| group.of_paper() == dataset);
     let alone = row
         .paper
         .iter()
         .filter(|figure| figure.metric == Metric::OracleLength && !ran(&figure.dataset));
-    let part = |figure: &'a PaperFigure| Part {
+    let part = |figure: &'a PaperFigure| LengthsLine {
         name: figure.dataset.clone(),
         of_paper: &figure.dataset,
         sheet: None,
@@ -58,7 +58,7 @@ fn of_paper_alone<'a>(row: &'a Row, groups: &[Group<'_>]) -> Vec<Part<'a>> {
     alone.map(part).collect()
 }
 
-fn our_column(data: &Data, oracle: usize, parts: &[Part<'_>], metric: Metric) -> Figures {
+fn our_column(data: &Data, oracle: usize, parts: &[LengthsLine<'_>], metric: Metric) -> Figures {
     let right = data.failure(oracle).is_none();
     let ours = parts.iter().map(|part| {
         let sheet = part.sheet.as_ref().filter(|_| right)?;
@@ -78,14 +78,14 @@ pub(super) fn variant(data: &Data) -> Option<usize> {
 }
 
 /// A dataset, and its categories if it has several.
-fn parts<'a>(group: &'a Group<'a>) -> Vec<Part<'a>> {
+fn parts<'a>(group: &'a Group<'a>) -> Vec<LengthsLine<'a>> {
     let mut categories: Vec<String> = Vec::new();
     for category in group.all.runs(0).filter_map(|run| run.category.clone()) {
         if !categories.contains(&category) {
             categories.push(category);
         }
     }
-    let mut parts = vec![Part {
+    let mut parts = vec![LengthsLine {
         name: group.dataset.to_owned(),
         of_paper: group.of_paper(),
         sheet: Some(group.all.clone()),
@@ -93,7 +93,7 @@ fn parts<'a>(group: &'a Group<'a>) -> Vec<Part<'a>> {
     if categories.len() > 1 {
         parts.extend(categories.into_iter().map(|category| {
             let own = |run: &Run| run.category.as_ref() == Some(&category);
-            Part {
+            LengthsLine {
                 name: format!("{}, {category}", group.dataset),
                 of_paper: "",
                 sheet: Some(group.all.only(own)),

@@ -1,12 +1,11 @@
 //! The lengths of the oracle over an answer, and how often each is (DISCO, Figures 3 to 6).
 
-use crate::report::{Axis, Bars, Figure, Line, Plot};
-
 use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
 use super::oracle;
 use crate::record::Run;
+use crate::report::{Axis, Bars, Figure, Line, Plot};
 use crate::Result;
 
 /// Parts of an answer. The paper has 10,000, of more prompts.

@@ -1,14 +1,13 @@
 //! Discard and verification rates of every variant, where its time goes, and the front of the two
 //! (SpecDec++, §5.1, Lemma 3.1, Figure 3).
 
-use crate::report::{Axis, Evidence, Figure, Line, Plot, Table};
-
 use super::super::data::{Data, Ratio};
 use super::super::notes;
 use super::group::Group;
 use super::lines::{FigureOf, Lines, Measure};
 use crate::record::Run;
 use crate::regression::Decomposition;
+use crate::report::{Axis, Evidence, Figure, Line, Plot, Table};
 use crate::Result;
 
 /// N_discarded / N.

@@ -1,11 +1,10 @@
 //! Times of forwards by regression (SpecDec++, Table 2).
 
-use crate::report::{Evidence, Figure, Figures, Table};
-
 use super::super::data::Data;
 use super::group::{counted, Group};
 use super::lines::{Line, Lines};
 use crate::regression::ForwardTimes;
+use crate::report::{Evidence, Figure, Figures, Table};
 use crate::{Metric, Result, Row};
 
 /// A time or share of a fit.

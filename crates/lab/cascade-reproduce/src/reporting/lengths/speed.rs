@@ -1,12 +1,11 @@
 //! Speed of the best of each row (SpecDec++, Tables 1 and 4; DISCO, Table 1).
 
-use crate::report::{Evidence, Table};
-
 use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
 use super::lines::{FigureOf, Line, Lines, Measure};
 use crate::draft_rule::{DraftRule, Network, TrainedName};
+use crate::report::{Evidence, Table};
 use crate::{Metric, Result};
 
 /// What was measured.

@@ -1,10 +1,9 @@
 //! Samples by what they were for (DISCO, Table 3).
 
-use crate::report::Table;
-
 use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
+use crate::report::Table;
 use crate::{PaperSplit, PlannedRule, Result};
 
 /// `None` where the paper reports no samples.
