@@ -8,16 +8,6 @@ struct Text {
     longest: usize,
 }
 
-impl Text {
-    fn push(&mut self, c: char) {
-        self.text.push(c);
-    }
-
-    fn push_str(&mut self, text: &str) {
-        self.text.push_str(text);
-    }
-}
-
 /// The arguments of `json.dumps` that templates may give.
 pub(crate) struct Style {
     pub(crate) ensure_ascii: bool,
@@ -42,7 +32,8 @@ impl Style {
     fn value(&self, out: &mut Text, value: &Value, depth: usize) {
         match value {
             Value::Number(number) if number.is_f64() => {
-                out.push_str(&float(number.as_f64().unwrap_or_default()));
+                out.text
+                    .push_str(&float(number.as_f64().unwrap_or_default()));
             }
             Value::String(text) => self.string(out, text),
             Value::Array(items) => {
@@ -56,7 +47,7 @@ impl Style {
                 }
                 self.container(out, ['{', '}'], items, depth);
             }
-            other => out.push_str(&other.to_string()),
+            other => out.text.push_str(&other.to_string()),
         }
     }
 
@@ -67,26 +58,27 @@ impl Style {
         items: Vec<(Option<&String>, &Value)>,
         depth: usize,
     ) {
-        out.push(open);
+        out.text.push(open);
         let any = !items.is_empty();
         for (at, (key, value)) in items.into_iter().enumerate() {
             if out.text.len() > out.longest {
                 return;
             }
             if at > 0 {
-                out.push_str(self.between_items());
+                out.text.push_str(self.between_items());
             }
             self.line(out, depth + 1);
             if let Some(key) = key {
                 self.string(out, key);
-                out.push_str(self.separators.as_ref().map_or(": ", |(_, colon)| colon));
+                out.text
+                    .push_str(self.separators.as_ref().map_or(": ", |(_, colon)| colon));
             }
             self.value(out, value, depth + 1);
         }
         if any {
             self.line(out, depth);
         }
-        out.push(close);
+        out.text.push(close);
     }
 
     fn between_items(&self) -> &str {
@@ -99,31 +91,31 @@ impl Style {
 
     fn line(&self, out: &mut Text, depth: usize) {
         if let Some(indent) = &self.indent {
-            out.push('\n');
-            out.push_str(&indent.repeat(depth));
+            out.text.push('\n');
+            out.text.push_str(&indent.repeat(depth));
         }
     }
 
     fn string(&self, out: &mut Text, text: &str) {
-        out.push('"');
+        out.text.push('"');
         for c in text.chars() {
             match c {
-                '"' => out.push_str("\\\""),
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '\u{8}' => out.push_str("\\b"),
-                '\u{c}' => out.push_str("\\f"),
+                '"' => out.text.push_str("\\\""),
+                '\\' => out.text.push_str("\\\\"),
+                '\n' => out.text.push_str("\\n"),
+                '\r' => out.text.push_str("\\r"),
+                '\t' => out.text.push_str("\\t"),
+                '\u{8}' => out.text.push_str("\\b"),
+                '\u{c}' => out.text.push_str("\\f"),
                 c if c < ' ' || (self.ensure_ascii && !c.is_ascii()) => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
-                        out.push_str(&format!("\\u{unit:04x}"));
+                        out.text.push_str(&format!("\\u{unit:04x}"));
                     }
                 }
-                c => out.push(c),
+                c => out.text.push(c),
             }
         }
-        out.push('"');
+        out.text.push('"');
     }
 }
 

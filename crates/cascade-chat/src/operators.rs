@@ -186,11 +186,16 @@ fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error>
     let once: Vec<Value> = settled(repeated.clone())?.try_iter()?.collect();
     make_items(once.len().saturating_mul(count))?;
     let all: Vec<Value> = (0..count).flat_map(|_| once.iter().cloned()).collect();
-    Ok(if repeated.is_tuple() {
-        Value::from(Tuple::from(all))
+    Ok(like(repeated, all))
+}
+
+/// Items as a tuple if a value is one, else as a list.
+fn like(value: &Value, items: Vec<Value>) -> Value {
+    if value.is_tuple() {
+        Value::from(Tuple::from(items))
     } else {
-        Value::from(all)
-    })
+        Value::from(items)
+    }
 }
 
 /// What an operator made: paid for, and no view of other values.
@@ -235,13 +240,10 @@ fn splat(value: Value) -> Result<Value, Error> {
 /// A slice as Python takes it.
 fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Value, Error> {
     let bound = |value: &Value| {
-        if value.is_none() {
-            Ok(None)
-        } else {
-            i64::try_from(value.clone()).map(Some)
-        }
+        let given = Some(value).filter(|value| !value.is_none());
+        given.map(|value| i64::try_from(value.clone())).transpose()
     };
-    let (start, stop, step) = (bound(start)?, bound(stop)?, bound(step)?.unwrap_or(1));
+    let bounds @ (_, _, step) = (bound(start)?, bound(stop)?, bound(step)?.unwrap_or(1));
     if step == 0 {
         return Err(refused("cannot slice by step size of 0"));
     }
@@ -249,7 +251,7 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Val
         return Ok(Value::from(Vec::<Value>::new()));
     }
     if let Some(text) = value.as_str() {
-        return slice_of_text(text, start, stop, step).map(Value::from);
+        return slice_of_text(text, bounds).map(Value::from);
     }
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
         let kind = value.kind();
@@ -257,24 +259,19 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Val
     }
     make_items(items(value))?;
     let all: Vec<Value> = value.try_iter()?.collect();
-    let places = places(all.len(), start, stop, step);
-    let taken: Vec<Value> = places.filter_map(|at| all.get(at).cloned()).collect();
-    Ok(if value.is_tuple() {
-        Value::from(Tuple::from(taken))
-    } else {
-        Value::from(taken)
-    })
+    let taken: Vec<Value> = places(all.len(), bounds)
+        .filter_map(|at| all.get(at).cloned())
+        .collect();
+    Ok(like(value, taken))
 }
 
-fn slice_of_text(
-    text: &str,
-    start: Option<i64>,
-    stop: Option<i64>,
-    step: i64,
-) -> Result<String, Error> {
+/// Where a slice begins and ends, and its step.
+type Bounds = (Option<i64>, Option<i64>, i64);
+
+fn slice_of_text(text: &str, bounds: Bounds) -> Result<String, Error> {
     read(text.len())?;
     let count = text.chars().count();
-    let taken: String = match (places(count, start, stop, step), step) {
+    let taken: String = match (places(count, bounds), bounds.2) {
         (mut places, 1) => {
             let first = places.next();
             let skipped = text.chars().skip(first.unwrap_or(count));
@@ -290,12 +287,7 @@ fn slice_of_text(
 }
 
 /// The places of a slice of so many items.
-fn places(
-    count: usize,
-    start: Option<i64>,
-    stop: Option<i64>,
-    step: i64,
-) -> impl Iterator<Item = usize> {
+fn places(count: usize, (start, stop, step): Bounds) -> impl Iterator<Item = usize> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let (least, most) = if step > 0 {
         (0, count)
@@ -303,12 +295,8 @@ fn places(
         (-1, count - 1)
     };
     let clamp = |bound: i64| {
-        let bound = if bound < 0 {
-            bound.saturating_add(count)
-        } else {
-            bound
-        };
-        bound.clamp(least, most)
+        let from_end = if bound < 0 { count } else { 0 };
+        bound.saturating_add(from_end).clamp(least, most)
     };
     let backwards = step < 0;
     let start = start.map_or(if backwards { most } else { least }, clamp);
@@ -338,7 +326,7 @@ mod tests_of_slices {
             (4, min, max, i64::MAX, vec![0]),
             (4, max, min, i64::MIN, vec![3]),
         ] {
-            let all: Vec<_> = places(count, start, stop, step).collect();
+            let all: Vec<_> = places(count, (start, stop, step)).collect();
             assert_eq!(all, found, "{count} [{start:?}:{stop:?}:{step}]");
         }
     }

@@ -10,21 +10,20 @@ use crate::operators as names;
 /// A variable that no template can name.
 const CAPTURED: &str = "captured, for a namespace";
 
+/// A node of the tree: its kind, where it stands, and its parts.
+macro_rules! node {
+    ($tree:ident::$kind:ident($span:expr) { $($field:ident: $value:expr),* $(,)? }) => {
+        $tree::$kind(Spanned::new(ast::$kind { $($field: $value),* }, $span))
+    };
+}
+
 /// The template with all of its costly operations charged.
 pub(crate) fn template<'a>(template: &Stmt<'a>) -> Stmt<'a> {
     match template {
-        Stmt::Template(node) => Stmt::Template(Spanned::new(
-            ast::Template {
-                children: body(&node.children),
-            },
-            node.span(),
-        )),
-        other => Stmt::Template(Spanned::new(
-            ast::Template {
-                children: statement(other),
-            },
-            Span::default(),
-        )),
+        Stmt::Template(node) => node!(Stmt::Template(node.span()) {
+            children: body(&node.children),
+        }),
+        other => node!(Stmt::Template(Span::default()) { children: statement(other) }),
     }
 }
 
@@ -51,10 +50,8 @@ fn statement<'a>(stmt: &Stmt<'a>) -> Vec<Stmt<'a>> {
         }
         // Raw text is written as values are, and so is counted.
         Stmt::EmitRaw(node) => {
-            vec![emit(
-                constant(Value::from(node.raw), node.span()),
-                node.span(),
-            )]
+            let raw = constant(Value::from(node.raw), node.span());
+            vec![emit(raw, node.span())]
         }
         Stmt::EmitExpr(node) => vec![emit(expression(&node.expr), node.span())],
         Stmt::Set(node) => vec![set(&node.target, expression(&node.expr), node.span())],
@@ -62,7 +59,7 @@ fn statement<'a>(stmt: &Stmt<'a>) -> Vec<Stmt<'a>> {
         Stmt::Break(node) => vec![Stmt::Break(Spanned::new(ast::Break, node.span()))],
         Stmt::Do(node) => {
             let call = Spanned::new(call(&node.call), node.call.span());
-            vec![Stmt::Do(Spanned::new(ast::Do { call }, node.span()))]
+            vec![node!(Stmt::Do(node.span()) { call: call })]
         }
         // What is imported was refused before it comes to this.
         other => block(other).into_iter().collect(),
@@ -73,37 +70,25 @@ fn statement<'a>(stmt: &Stmt<'a>) -> Vec<Stmt<'a>> {
 fn block<'a>(stmt: &Stmt<'a>) -> Option<Stmt<'a>> {
     Some(match stmt {
         Stmt::ForLoop(node) => Stmt::ForLoop(Spanned::new(for_loop(node), node.span())),
-        Stmt::IfCond(node) => Stmt::IfCond(Spanned::new(
-            ast::IfCond {
-                expr: expression(&node.expr),
-                true_body: body(&node.true_body),
-                false_body: body(&node.false_body),
-            },
-            node.span(),
-        )),
+        Stmt::IfCond(node) => node!(Stmt::IfCond(node.span()) {
+            expr: expression(&node.expr),
+            true_body: body(&node.true_body),
+            false_body: body(&node.false_body),
+        }),
         Stmt::WithBlock(node) => Stmt::WithBlock(Spanned::new(with_block(node), node.span())),
-        Stmt::AutoEscape(node) => Stmt::AutoEscape(Spanned::new(
-            ast::AutoEscape {
-                enabled: expression(&node.enabled),
-                body: body(&node.body),
-            },
-            node.span(),
-        )),
-        Stmt::FilterBlock(node) => Stmt::FilterBlock(Spanned::new(
-            ast::FilterBlock {
-                filter: expression(&node.filter),
-                body: body(&node.body),
-            },
-            node.span(),
-        )),
-        Stmt::Block(node) => Stmt::Block(Spanned::new(
-            ast::Block {
-                name: node.name,
-                required: node.required,
-                body: body(&node.body),
-            },
-            node.span(),
-        )),
+        Stmt::AutoEscape(node) => node!(Stmt::AutoEscape(node.span()) {
+            enabled: expression(&node.enabled),
+            body: body(&node.body),
+        }),
+        Stmt::FilterBlock(node) => node!(Stmt::FilterBlock(node.span()) {
+            filter: expression(&node.filter),
+            body: body(&node.body),
+        }),
+        Stmt::Block(node) => node!(Stmt::Block(node.span()) {
+            name: node.name,
+            required: node.required,
+            body: body(&node.body),
+        }),
         _ => return None,
     })
 }
@@ -119,7 +104,7 @@ fn with_block<'a>(node: &ast::WithBlock<'a>) -> ast::WithBlock<'a> {
 }
 
 fn emit<'a>(expr: Expr<'a>, span: Span) -> Stmt<'a> {
-    Stmt::EmitExpr(Spanned::new(ast::EmitExpr { expr }, span))
+    node!(Stmt::EmitExpr(span) { expr: expr })
 }
 
 fn for_loop<'a>(node: &ast::ForLoop<'a>) -> ast::ForLoop<'a> {
@@ -136,12 +121,9 @@ fn for_loop<'a>(node: &ast::ForLoop<'a>) -> ast::ForLoop<'a> {
 /// What is assigned to: names, and lists of them.
 fn target<'a>(to: &Expr<'a>) -> Expr<'a> {
     match to {
-        Expr::List(node) => Expr::List(Spanned::new(
-            ast::List {
-                items: node.items.iter().map(target).collect(),
-            },
-            node.span(),
-        )),
+        Expr::List(node) => node!(Expr::List(node.span()) {
+            items: node.items.iter().map(target).collect(),
+        }),
         other => expression(other),
     }
 }
@@ -150,13 +132,7 @@ fn target<'a>(to: &Expr<'a>) -> Expr<'a> {
 fn set<'a>(to: &Expr<'a>, value: Expr<'a>, span: Span) -> Stmt<'a> {
     let Expr::GetAttr(attribute) = to else {
         let target = target(to);
-        return Stmt::Set(Spanned::new(
-            ast::Set {
-                target,
-                expr: value,
-            },
-            span,
-        ));
+        return node!(Stmt::Set(span) { target: target, expr: value });
     };
     let arguments = vec![
         expression(&attribute.expr),
@@ -169,19 +145,16 @@ fn set<'a>(to: &Expr<'a>, value: Expr<'a>, span: Span) -> Stmt<'a> {
 fn set_block<'a>(node: &Spanned<ast::SetBlock<'a>>) -> Vec<Stmt<'a>> {
     let span = node.span();
     let is_attribute = matches!(node.target, Expr::GetAttr(_));
-    let captured = || Expr::Var(Spanned::new(ast::Var { id: CAPTURED }, span));
-    let capture = Stmt::SetBlock(Spanned::new(
-        ast::SetBlock {
-            target: if is_attribute {
+    let captured = || node!(Expr::Var(span) { id: CAPTURED });
+    let capture = node!(Stmt::SetBlock(span) {
+        target: if is_attribute {
                 captured()
             } else {
                 target(&node.target)
             },
-            filter: node.filter.as_ref().map(expression),
-            body: body(&node.body),
-        },
-        span,
-    ));
+        filter: node.filter.as_ref().map(expression),
+        body: body(&node.body),
+    });
     if is_attribute {
         vec![capture, set(&node.target, captured(), span)]
     } else {
@@ -206,15 +179,15 @@ fn pay_for_macro<'a>(span: Span) -> Stmt<'a> {
 /// A call of one of our functions as a statement.
 fn run<'a>(function: &'static str, arguments: Vec<Expr<'a>>, span: Span) -> Stmt<'a> {
     let call = ast::Call {
-        expr: Expr::Var(Spanned::new(ast::Var { id: function }, span)),
+        expr: node!(Expr::Var(span) { id: function }),
         args: arguments.into_iter().map(CallArg::Pos).collect(),
     };
     let call = Spanned::new(call, span);
-    Stmt::Do(Spanned::new(ast::Do { call }, span))
+    node!(Stmt::Do(span) { call: call })
 }
 
 fn constant<'a>(value: Value, span: Span) -> Expr<'a> {
-    Expr::Const(Spanned::new(ast::Const { value }, span))
+    node!(Expr::Const(span) { value: value })
 }
 
 /// An expression through one of our filters.
@@ -224,49 +197,37 @@ fn charged<'a>(filter: &'static str, expr: Expr<'a>) -> Expr<'a> {
 
 fn filtered<'a>(filter: &'static str, expr: Expr<'a>, others: Vec<Expr<'a>>) -> Expr<'a> {
     let span = expr.span();
-    Expr::Filter(Spanned::new(
-        ast::Filter {
-            name: filter,
-            expr: Some(expr),
-            args: others.into_iter().map(CallArg::Pos).collect(),
-        },
-        span,
-    ))
+    node!(Expr::Filter(span) {
+        name: filter,
+        expr: Some(expr),
+        args: others.into_iter().map(CallArg::Pos).collect(),
+    })
 }
 
 fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
     let span = expr.span();
     match expr {
-        Expr::Var(node) => Expr::Var(Spanned::new(ast::Var { id: node.id }, span)),
+        Expr::Var(node) => node!(Expr::Var(span) { id: node.id }),
         Expr::Const(node) => constant(node.value.clone(), span),
         Expr::Slice(node) => slice(node, span),
         Expr::UnaryOp(node) => Expr::UnaryOp(Spanned::new(unary(node), span)),
         Expr::BinOp(node) => binary(node, span),
         Expr::Compare(node) => Expr::Compare(Spanned::new(comparison(node), span)),
         Expr::IfExpr(node) => Expr::IfExpr(Spanned::new(conditional(node), span)),
-        Expr::Filter(node) => Expr::Filter(Spanned::new(
-            ast::Filter {
-                name: node.name,
-                expr: node.expr.as_ref().map(expression),
-                args: arguments(&node.args, None),
-            },
-            span,
-        )),
-        Expr::Test(node) => Expr::Test(Spanned::new(
-            ast::Test {
-                name: node.name,
-                expr: expression(&node.expr),
-                args: arguments(&node.args, None),
-            },
-            span,
-        )),
-        Expr::GetAttr(node) => Expr::GetAttr(Spanned::new(
-            ast::GetAttr {
-                expr: expression(&node.expr),
-                name: node.name,
-            },
-            span,
-        )),
+        Expr::Filter(node) => node!(Expr::Filter(span) {
+            name: node.name,
+            expr: node.expr.as_ref().map(expression),
+            args: arguments(&node.args, None),
+        }),
+        Expr::Test(node) => node!(Expr::Test(span) {
+            name: node.name,
+            expr: expression(&node.expr),
+            args: arguments(&node.args, None),
+        }),
+        Expr::GetAttr(node) => node!(Expr::GetAttr(span) {
+            expr: expression(&node.expr),
+            name: node.name,
+        }),
         Expr::GetItem(node) => Expr::GetItem(Spanned::new(item(node), span)),
         Expr::Call(node) => Expr::Call(Spanned::new(call(node), span)),
         Expr::List(_) | Expr::Tuple(_) | Expr::Map(_) => literal(expr),
@@ -313,7 +274,7 @@ fn binary<'a>(node: &ast::BinOp<'a>, span: Span) -> Expr<'a> {
         BinOpKind::Concat => names::CONCAT,
         BinOpKind::Mul => names::TIMES,
         op => {
-            let computed = Expr::BinOp(Spanned::new(ast::BinOp { op, left, right }, span));
+            let computed = node!(Expr::BinOp(span) { op: op, left: left, right: right });
             return match op {
                 BinOpKind::Add => charged(names::MADE, computed),
                 _ => computed,
@@ -402,25 +363,12 @@ fn literal<'a>(expr: &Expr<'a>) -> Expr<'a> {
     let span = expr.span();
     let all = |items: &[Expr<'a>]| items.iter().map(expression).collect();
     let built = match expr {
-        Expr::List(node) => Expr::List(Spanned::new(
-            ast::List {
-                items: all(&node.items),
-            },
-            span,
-        )),
-        Expr::Tuple(node) => Expr::Tuple(Spanned::new(
-            ast::Tuple {
-                items: all(&node.items),
-            },
-            span,
-        )),
-        Expr::Map(node) => Expr::Map(Spanned::new(
-            ast::Map {
-                keys: node.keys.iter().map(weighed_key).collect(),
-                values: all(&node.values),
-            },
-            span,
-        )),
+        Expr::List(node) => node!(Expr::List(span) { items: all(&node.items) }),
+        Expr::Tuple(node) => node!(Expr::Tuple(span) { items: all(&node.items) }),
+        Expr::Map(node) => node!(Expr::Map(span) {
+            keys: node.keys.iter().map(weighed_key).collect(),
+            values: all(&node.values),
+        }),
         other => return expression(other),
     };
     match built.as_const() {

@@ -116,7 +116,7 @@ impl ChatTemplate {
     /// message in place of its own if there is one. What the assistant said is stripped of
     /// surrounding white space, as FastChat strips it.
     ///
-    /// It leaves the token at the beginning to the tokenizer
+    /// The template leaves the token at the beginning to the tokenizer
     /// ([`holds_special_tokens`](Self::holds_special_tokens) is false).
     ///
     /// # Panics

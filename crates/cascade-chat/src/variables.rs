@@ -84,7 +84,7 @@ impl Variables {
             .sum()
     }
 
-    /// As a template sees them.
+    /// The values that a template sees.
     pub(crate) fn values(&self) -> BTreeMap<String, Value> {
         let values = self.0.iter();
         values

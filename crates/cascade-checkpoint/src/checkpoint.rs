@@ -29,8 +29,10 @@ pub struct Checkpoint {
     inner: Arc<Inner>,
 }
 
+type Files = Vec<Box<dyn TensorFile>>;
+
 struct Inner {
-    files: Vec<Box<dyn TensorFile>>,
+    files: Files,
     tensors: HashMap<String, Entry>,
     /// Whether they are of a decoder without its head, as its base class saves them.
     headless: bool,
@@ -58,17 +60,15 @@ impl Checkpoint {
     pub fn open(model: &ModelFiles) -> Result<Self> {
         let files = open(model)?;
         let tensors = tensors(model, &files)?;
-        let headless = is_base_model(&tensors);
-        let tensors = if headless {
-            with_prefix(tensors)
+        if is_base_model(&tensors) {
+            Ok(Self::new(files, with_prefix(tensors), true))
         } else {
-            tensors
-        };
-        Ok(Self::new(files, tensors, headless))
+            Ok(Self::new(files, tensors, false))
+        }
     }
 
-    /// The same with tensors called what the files call them: of other things than models, which
-    /// have no base class.
+    /// Opens the files of something that is not a model, such as a drafting head: tensors keep the
+    /// names that the files have for them.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -78,19 +78,15 @@ impl Checkpoint {
         Ok(Self::new(files, tensors, false))
     }
 
-    fn new(
-        files: Vec<Box<dyn TensorFile>>,
-        tensors: HashMap<String, Entry>,
-        headless: bool,
-    ) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                files,
-                tensors,
-                headless,
-                used: Mutex::default(),
-            }),
-        }
+    fn new(files: Files, tensors: HashMap<String, Entry>, headless: bool) -> Self {
+        let used = Mutex::default();
+        let inner = Arc::new(Inner {
+            files,
+            tensors,
+            headless,
+            used,
+        });
+        Self { inner }
     }
 
     /// The files, joined for messages.
@@ -274,7 +270,7 @@ fn tensors(model: &ModelFiles, files: &[Box<dyn TensorFile>]) -> Result<HashMap<
     Ok(tensors)
 }
 
-fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {
+fn open(model: &ModelFiles) -> Result<Files> {
     match model.weight_format {
         // The parts of a model tell only together what they are.
         WeightFormat::Gguf => Ok(vec![Box::new(GgufWeights::open(&model.weights)?)]),

@@ -19,7 +19,7 @@ pub(crate) mod vocabulary;
 mod weights;
 pub(crate) mod write;
 
-use header::{Header, List, TensorInfo, Value, ValueType};
+use header::{Fault, Header, List, TensorInfo, Value, ValueType};
 
 use std::fmt::Display;
 
@@ -129,8 +129,12 @@ impl Gguf {
         &self.first().file
     }
 
-    pub(crate) fn fault(&self, problem: String, cure: impl Display) -> Error {
+    pub(crate) fn fault(&self, problem: impl Display, cure: impl Display) -> Error {
         self.first().fault(problem, cure)
+    }
+
+    fn unusable(&self, problem: impl Display) -> Error {
+        self.first().unusable(problem)
     }
 
     /// The keys of the metadata, in order.
@@ -144,21 +148,15 @@ impl Gguf {
 
     fn mistyped(&self, key: &str, expected: &str) -> Error {
         let found = self.value(key).map_or("nothing", Value::describe);
-        self.fault(
-            format!("`{key}` is {found}, and should be {expected}"),
-            OTHER_FILE,
-        )
+        self.unusable(format!("`{key}` is {found}, and should be {expected}"))
     }
 
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
         match self.value(key) {
             None => Ok(None),
-            Some(Value::Text(range)) => {
-                match std::str::from_utf8(&self.first().bytes[range.clone()]) {
-                    Ok(text) => Ok(Some(text)),
-                    Err(_) => Err(self.mistyped(key, "UTF-8")),
-                }
-            }
+            Some(Value::Text(range)) => std::str::from_utf8(&self.first().bytes[range.clone()])
+                .map(Some)
+                .map_err(|_| self.mistyped(key, "UTF-8")),
             Some(_) => Err(self.mistyped(key, "a text")),
         }
     }
@@ -212,7 +210,7 @@ impl Gguf {
         let checked = texts.map(|(text, index)| {
             std::str::from_utf8(text).map_err(|_| {
                 let problem = format!("`{key}` has an entry number {index} that is not UTF-8");
-                self.fault(problem, OTHER_FILE)
+                self.unusable(problem)
             })
         });
         checked.collect::<Result<_>>().map(Some)
@@ -222,10 +220,9 @@ impl Gguf {
         let Some(list) = self.list(key)? else {
             return Ok(None);
         };
-        let integers = list
-            .integers(&self.first().bytes)
-            .ok_or_else(|| self.mistyped(key, "a list of whole numbers"))?;
-        Ok(Some(integers))
+        let integers = list.integers(&self.first().bytes);
+        let mistyped = || self.mistyped(key, "a list of whole numbers");
+        integers.ok_or_else(mistyped).map(Some)
     }
 
     fn floats(&self, key: &str) -> Result<Option<Vec<f32>>> {
@@ -233,9 +230,8 @@ impl Gguf {
             return Ok(None);
         };
         let floats = list.floats(&self.first().bytes);
-        Ok(Some(
-            floats.ok_or_else(|| self.mistyped(key, "a list of numbers"))?,
-        ))
+        let mistyped = || self.mistyped(key, "a list of numbers");
+        floats.ok_or_else(mistyped).map(Some)
     }
 
     /// All tensors, with the parts they are in.
@@ -265,10 +261,7 @@ impl Part {
                 bytes,
                 header,
             }),
-            Err(fault) => {
-                let message = format!("{file}: {}; {}", fault.problem, fault.cure);
-                Err(Error::new(ErrorKind::Damaged, message))
-            }
+            Err(Fault { problem, cure }) => Err(damaged(&file, problem, cure)),
         }
     }
 
@@ -285,10 +278,18 @@ impl Part {
         }
     }
 
-    pub(crate) fn fault(&self, problem: String, cure: impl Display) -> Error {
-        let message = format!("{}: {problem}; {cure}", self.file);
-        Error::new(ErrorKind::Damaged, message)
+    pub(crate) fn fault(&self, problem: impl Display, cure: impl Display) -> Error {
+        damaged(&self.file, problem, cure)
     }
+
+    /// The error of a file in place of which another is to be taken.
+    fn unusable(&self, problem: impl Display) -> Error {
+        self.fault(problem, OTHER_FILE)
+    }
+}
+
+fn damaged(file: &str, problem: impl Display, cure: impl Display) -> Error {
+    Error::new(ErrorKind::Damaged, format!("{file}: {problem}; {cure}"))
 }
 
 /// The shortest decimal number that rounds to `number`.

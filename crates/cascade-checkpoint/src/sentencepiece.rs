@@ -25,6 +25,19 @@ const MAX_MERGES: usize = 256 << 20;
 /// What a vocabulary gives, or why it cannot be used.
 pub(crate) type Outcome<T> = std::result::Result<T, String>;
 
+#[allow(missing_docs)] // The derive writes functions.
+/// What a piece stands for, by its number in models and in GGUF files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum PieceType {
+    Normal = 1,
+    Unknown = 2,
+    Control = 3,
+    UserDefined = 4,
+    Unused = 5,
+    Byte = 6,
+}
+
 /// A piece that may be merged with others, and be made by merging.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {

@@ -19,7 +19,7 @@
 //!
 //! # The hub is not trusted
 //!
-//! Of what a server says, only what can be checked is used.
+//! Only what can be checked is used of what a server says.
 //!
 //! * **Names.** ETags (letters, digits, `-`, `_`) and commits (letters, digits) are refused if they
 //!   could be paths. Names of files, also those in lists and in the index of a sharded checkpoint,

@@ -36,34 +36,27 @@ impl<'a> HubRepo<'a> {
         );
         Err(Error::new(ErrorKind::Unreachable, message))
     }
+}
 
-    pub(crate) fn find(&mut self, _: &str) -> Result<Option<PathBuf>> {
-        match self.never {}
-    }
+/// Methods of a repository, none of which is ever called.
+macro_rules! never {
+    ($($name:ident($($argument:ty),*) -> $result:ty;)+) => {
+        impl HubRepo<'_> {$(
+            pub(crate) fn $name(&self, $(_: $argument),*) -> $result {
+                match self.never {}
+            }
+        )+}
+    };
+}
 
-    pub(crate) fn cached(&self, _: &str) -> Option<PathBuf> {
-        match self.never {}
-    }
-
-    pub(crate) fn listing(&mut self) -> Result<Vec<String>> {
-        match self.never {}
-    }
-
-    pub(crate) fn missing(&self, _: &str) -> Option<Error> {
-        match self.never {}
-    }
-
-    pub(crate) fn not_found(&self, _: &str) -> Error {
-        match self.never {}
-    }
-
-    pub(crate) fn not_here(&self, _: &str) -> Error {
-        match self.never {}
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        match self.never {}
-    }
+never! {
+    find(&str) -> Result<Option<PathBuf>>;
+    cached(&str) -> Option<PathBuf>;
+    listing() -> Result<Vec<String>>;
+    missing(&str) -> Option<Error>;
+    not_found(&str) -> Error;
+    not_here(&str) -> Error;
+    names() -> Vec<String>;
 }
 
 impl fmt::Display for HubRepo<'_> {

@@ -73,31 +73,39 @@ const UNREAD: [(u32, &str); 25] = [
     (40, "NVFP4"),
 ];
 
-impl BlockType {
-    const ALL: [Self; 16] = [
-        Self::F32,
-        Self::F16,
-        Self::BF16,
-        Self::F64,
-        Self::Q4_0,
-        Self::Q4_1,
-        Self::Q5_0,
-        Self::Q5_1,
-        Self::Q8_0,
-        Self::Q2K,
-        Self::Q3K,
-        Self::Q4K,
-        Self::Q5K,
-        Self::Q6K,
-        Self::Iq4Nl,
-        Self::Iq4Xs,
-    ];
+/// What is known of a type: its name in llama.cpp, values and bytes of a block, and where a block
+/// has its scales and what is taken from them.
+type Layout = (BlockType, &'static str, usize, usize, &'static [usize]);
 
+/// All types.
+#[rustfmt::skip]
+const LAYOUTS: [Layout; 16] = [
+    (BlockType::F32, "F32", 1, 4, &[]),
+    (BlockType::F16, "F16", 1, 2, &[]),
+    (BlockType::BF16, "BF16", 1, 2, &[]),
+    (BlockType::F64, "F64", 1, 8, &[]),
+    (BlockType::Q4_0, "Q4_0", SMALL, 2 + 16, &[0]),
+    (BlockType::Q4_1, "Q4_1", SMALL, 4 + 16, &[0, 2]),
+    (BlockType::Q5_0, "Q5_0", SMALL, 2 + 4 + 16, &[0]),
+    (BlockType::Q5_1, "Q5_1", SMALL, 4 + 4 + 16, &[0, 2]),
+    (BlockType::Q8_0, "Q8_0", SMALL, 2 + 32, &[0]),
+    (BlockType::Q2K, "Q2_K", SUPER, 16 + 64 + 4, &[80, 82]),
+    (BlockType::Q3K, "Q3_K", SUPER, 32 + 64 + 12 + 2, &[108]),
+    (BlockType::Q4K, "Q4_K", SUPER, 4 + 12 + 128, &[0, 2]),
+    (BlockType::Q5K, "Q5_K", SUPER, 4 + 12 + 32 + 128, &[0, 2]),
+    (BlockType::Q6K, "Q6_K", SUPER, 128 + 64 + 16 + 2, &[208]),
+    (BlockType::Iq4Nl, "IQ4_NL", SMALL, 2 + 16, &[0]),
+    (BlockType::Iq4Xs, "IQ4_XS", SUPER, 2 + 2 + 4 + 128, &[0]),
+];
+
+impl BlockType {
     /// The type of a number in a file; for one that is not read here, its name if it has one.
     pub(crate) fn of(number: u32) -> Result<Self, Option<&'static str>> {
-        let known = Self::ALL.into_iter().find(|kind| kind.number() == number);
+        let known = LAYOUTS.iter().find(|(kind, ..)| kind.number() == number);
         let unread = || UNREAD.iter().find(|unread| unread.0 == number);
-        known.ok_or_else(|| unread().map(|&(_, name)| name))
+        known
+            .map(|&(kind, ..)| kind)
+            .ok_or_else(|| unread().map(|&(_, name)| name))
     }
 
     /// The number of the type in a file.
@@ -105,55 +113,25 @@ impl BlockType {
         self as u32
     }
 
+    fn layout(self) -> &'static Layout {
+        let found = LAYOUTS.iter().find(|(kind, ..)| *kind == self);
+        // The table has all of them.
+        found.unwrap_or(&LAYOUTS[0])
+    }
+
     /// What llama.cpp calls it.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::BF16 => "BF16",
-            Self::F64 => "F64",
-            Self::Q4_0 => "Q4_0",
-            Self::Q4_1 => "Q4_1",
-            Self::Q5_0 => "Q5_0",
-            Self::Q5_1 => "Q5_1",
-            Self::Q8_0 => "Q8_0",
-            Self::Q2K => "Q2_K",
-            Self::Q3K => "Q3_K",
-            Self::Q4K => "Q4_K",
-            Self::Q5K => "Q5_K",
-            Self::Q6K => "Q6_K",
-            Self::Iq4Nl => "IQ4_NL",
-            Self::Iq4Xs => "IQ4_XS",
-        }
+        self.layout().1
     }
 
     /// Values of a block.
     pub(crate) fn values(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 | Self::BF16 | Self::F64 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Iq4Nl => SMALL,
-            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Iq4Xs => SUPER,
-        }
+        self.layout().2
     }
 
     /// Bytes of a block.
     pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::F64 => 8,
-            Self::Q4_0 | Self::Iq4Nl => 2 + 16,
-            Self::Q4_1 => 4 + 16,
-            Self::Q5_0 => 2 + 4 + 16,
-            Self::Q5_1 => 4 + 4 + 16,
-            Self::Q8_0 => 2 + 32,
-            Self::Q2K => 16 + 64 + 4,
-            Self::Q3K => 32 + 64 + 12 + 2,
-            Self::Q4K => 4 + 12 + 128,
-            Self::Q5K => 4 + 12 + 32 + 128,
-            Self::Q6K => 128 + 64 + 16 + 2,
-            Self::Iq4Xs => 2 + 2 + 4 + 128,
-        }
+        self.layout().3
     }
 
     /// The float that it is, if it packs nothing.
@@ -172,14 +150,7 @@ impl BlockType {
         Scales {
             bytes: self.bytes(),
             values: self.values(),
-            places: match self {
-                Self::F32 | Self::F16 | Self::BF16 | Self::F64 => &[],
-                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl | Self::Iq4Xs => &[0],
-                Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => &[0, 2],
-                Self::Q2K => &[80, 82],
-                Self::Q3K => &[108],
-                Self::Q6K => &[208],
-            },
+            places: self.layout().4,
         }
     }
 

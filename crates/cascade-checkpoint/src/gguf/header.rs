@@ -71,6 +71,7 @@ pub(crate) struct List {
     data: Range<usize>,
 }
 
+/// Types of values, in the order of their numbers in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueType {
     U8,
@@ -89,23 +90,14 @@ pub(crate) enum ValueType {
 }
 
 impl ValueType {
+    #[rustfmt::skip]
+    const ALL: [Self; 13] = [
+        Self::U8, Self::I8, Self::U16, Self::I16, Self::U32, Self::I32, Self::F32, Self::Bool,
+        Self::Text, Self::List, Self::U64, Self::I64, Self::F64,
+    ];
+
     fn of(number: u32) -> Option<Self> {
-        Some(match number {
-            0 => Self::U8,
-            1 => Self::I8,
-            2 => Self::U16,
-            3 => Self::I16,
-            4 => Self::U32,
-            5 => Self::I32,
-            6 => Self::F32,
-            7 => Self::Bool,
-            8 => Self::Text,
-            9 => Self::List,
-            10 => Self::U64,
-            11 => Self::I64,
-            12 => Self::F64,
-            _ => return None,
-        })
+        Self::ALL.get(number as usize).copied()
     }
 
     /// Bytes of a value; texts and lists have no fixed number.

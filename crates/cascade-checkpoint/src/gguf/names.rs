@@ -14,12 +14,12 @@ pub(crate) struct Renamed {
 /// In which order the rows of a tensor lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// As in a checkpoint.
+    /// The order of a checkpoint.
     Same,
-    /// As LLaMA's own rotation wants those of queries: numbers that are rotated together are
+    /// The order of queries in LLaMA's own rotation: numbers that are rotated together are
     /// neighbours, where a checkpoint has them half a head apart.
     QueryPairs,
-    /// Rows of keys whose neighbours are rotated together.
+    /// The order of keys in LLaMA's own rotation.
     KeyPairs,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{json, Value as Json};
 
-use super::{vocabulary, Gguf, OTHER_FILE};
+use super::{vocabulary, Gguf};
 use crate::Result;
 
 /// The key of what logits are multiplied with.
@@ -50,7 +50,7 @@ impl Family {
             }
             None => {
                 let problem = "it has no `general.architecture`, and so may be any model";
-                return Err(gguf.fault(problem.to_owned(), OTHER_FILE));
+                return Err(gguf.unusable(problem));
             }
         })
     }
@@ -129,13 +129,10 @@ pub(crate) fn heads(gguf: &Gguf, family: Family) -> Result<(usize, usize)> {
     let counted = |count: u64| u32::try_from(count).ok().filter(|&count| count > 0);
     match (counted(queries), counted(shared.unwrap_or(queries))) {
         (Some(queries), Some(shared)) => Ok((queries as usize, shared as usize)),
-        _ => Err(gguf.fault(
-            format!(
-                "`{}` is {queries}, and the heads of keys and values {shared:?}",
-                keys.key("attention.head_count")
-            ),
-            OTHER_FILE,
-        )),
+        _ => Err(gguf.unusable(format!(
+            "`{}` is {queries}, and the heads of keys and values {shared:?}",
+            keys.key("attention.head_count")
+        ))),
     }
 }
 
@@ -180,10 +177,9 @@ impl<'a> Keys<'a> {
             Some(&size) if size >= 0 && sizes.iter().all(|&other| other == size) => {
                 Ok(Some(size as u64))
             }
-            _ => Err(self.gguf.fault(
-                format!("`{key}` differs from layer to layer, which is not supported"),
-                OTHER_FILE,
-            )),
+            _ => Err(self.gguf.unusable(format!(
+                "`{key}` differs from layer to layer, which is not supported"
+            ))),
         }
     }
 
@@ -197,7 +193,7 @@ impl<'a> Keys<'a> {
 
     fn missing(&self, name: &str) -> crate::Error {
         let key = self.key(name);
-        self.gguf.fault(format!("it has no `{key}`"), OTHER_FILE)
+        self.gguf.unusable(format!("it has no `{key}`"))
     }
 
     /// Refuses a key that has another value than the one with which it changes nothing.
@@ -208,10 +204,9 @@ impl<'a> Keys<'a> {
             _ => self.gguf.number(&key)?,
         };
         match stated {
-            Some(value) if value != neutral => Err(self.gguf.fault(
-                format!("`{key}` is {value}, which is not supported"),
-                OTHER_FILE,
-            )),
+            Some(value) if value != neutral => Err(self
+                .gguf
+                .unusable(format!("`{key}` is {value}, which is not supported"))),
             _ => Ok(()),
         }
     }
@@ -223,10 +218,9 @@ impl<'a> Keys<'a> {
         let mut keys = self.gguf.keys();
         match keys.find(|key| key.starts_with(&start) && !known.contains(*key)) {
             None => Ok(()),
-            Some(key) => Err(self.gguf.fault(
-                format!("`{key}` is not known here, and may change what the model computes"),
-                OTHER_FILE,
-            )),
+            Some(key) => Err(self.gguf.unusable(format!(
+                "`{key}` is not known here, and may change what the model computes"
+            ))),
         }
     }
 
@@ -238,16 +232,13 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| {
                 let problem =
                     "it has no tensor token_embd.weight: it is a vocabulary alone, or a part";
-                self.gguf.fault(problem.to_owned(), OTHER_FILE)
+                self.gguf.unusable(problem)
             })?;
         match self.size("vocab_size")? {
-            Some(stated) if stated != rows as u64 => Err(self.gguf.fault(
-                format!(
-                    "`{}` is {stated}, but token_embd.weight has {rows} rows",
-                    self.key("vocab_size")
-                ),
-                OTHER_FILE,
-            )),
+            Some(stated) if stated != rows as u64 => Err(self.gguf.unusable(format!(
+                "`{}` is {stated}, but token_embd.weight has {rows} rows",
+                self.key("vocab_size")
+            ))),
             _ => Ok(rows),
         }
     }
@@ -314,7 +305,7 @@ fn mistral(keys: &Keys<'_>, config: &mut Json) -> Result<()> {
     for key in ["attention_bias", "mlp_bias"] {
         if config[key] == json!(true) {
             let problem = "it has biases and a sliding window, which no supported model has";
-            return Err(keys.gguf.fault(problem.to_owned(), OTHER_FILE));
+            return Err(keys.gguf.unusable(problem));
         }
         config.as_object_mut().map(|config| config.remove(key));
     }
@@ -328,13 +319,10 @@ fn check_head_sizes(keys: &Keys<'_>, head_dim: u64) -> Result<()> {
     for name in ["attention.value_length", "rope.dimension_count"] {
         match keys.size(name)? {
             Some(size) if size != head_dim => {
-                return Err(keys.gguf.fault(
-                    format!(
-                        "`{}` is {size}, but heads have {head_dim} numbers, which is not supported",
-                        keys.key(name)
-                    ),
-                    OTHER_FILE,
-                ))
+                return Err(keys.gguf.unusable(format!(
+                    "`{}` is {size}, but heads have {head_dim} numbers, which is not supported",
+                    keys.key(name)
+                )))
             }
             _ => {}
         }
@@ -369,10 +357,8 @@ fn rope_scaling(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Json>> {
     let scaling = stated_scaling(keys)?;
     match (frequency_factors(keys, head_dim)?, scaling) {
         (None, scaling) => Ok(scaling),
-        (Some(_), Some(_)) => Err(keys.gguf.fault(
-            "it has both rope_freqs.weight and a `rope.scaling`, which no supported model has"
-                .to_owned(),
-            OTHER_FILE,
+        (Some(_), Some(_)) => Err(keys.gguf.unusable(
+            "it has both rope_freqs.weight and a `rope.scaling`, which no supported model has",
         )),
         // LongRoPE whose factors are the same for short and long texts is just that: a divisor for
         // each frequency. llama.cpp keeps LLaMA 3's in this form.
@@ -432,15 +418,12 @@ fn frequency_factors(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Vec<f32>>>
         return Ok(None);
     };
     if tensor.shape.iter().product::<usize>() as u64 * 2 != head_dim {
-        return Err(keys.gguf.fault(
-            format!(
-                "rope_freqs.weight has shape {:?}, and heads of {head_dim} numbers have {} \
+        return Err(keys.gguf.unusable(format!(
+            "rope_freqs.weight has shape {:?}, and heads of {head_dim} numbers have {} \
                  frequencies",
-                tensor.shape,
-                head_dim / 2
-            ),
-            OTHER_FILE,
-        ));
+            tensor.shape,
+            head_dim / 2
+        )));
     }
     let factors: Vec<f32> = tensor
         .kind
@@ -452,10 +435,9 @@ fn frequency_factors(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Vec<f32>>>
         .collect();
     match factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
         None => Ok(Some(factors)),
-        Some(factor) => Err(keys.gguf.fault(
-            format!("rope_freqs.weight has a factor {factor}, and frequencies are divided by it"),
-            OTHER_FILE,
-        )),
+        Some(factor) => Err(keys.gguf.unusable(format!(
+            "rope_freqs.weight has a factor {factor}, and frequencies are divided by it"
+        ))),
     }
 }
 
@@ -470,7 +452,7 @@ fn t5(keys: &Keys<'_>) -> Result<Json> {
     let shared = keys.size("attention.head_count_kv")?;
     if let Some(shared) = shared.filter(|&shared| shared != heads) {
         let problem = format!("{heads} heads share {shared} of keys and values, unlike T5");
-        return Err(gguf.fault(problem, OTHER_FILE));
+        return Err(gguf.unusable(problem));
     }
     // The same number again, under the name of the norm that T5 does not have.
     keys.key("attention.layer_norm_epsilon");
@@ -518,13 +500,10 @@ fn scales_outputs(keys: &Keys<'_>, width: u64, tied: bool, gated: bool) -> Resul
         None => Ok(tied),
         Some(1.0) => Ok(false),
         Some(scale) if scale as f32 == (width as f64).powf(-0.5) as f32 => Ok(true),
-        Some(scale) => Err(gguf.fault(
-            format!(
-                "`{}` is {scale}, and T5 scales logits by 1 or d_model^-0.5",
-                keys.key(LOGIT_SCALE)
-            ),
-            OTHER_FILE,
-        )),
+        Some(scale) => Err(gguf.unusable(format!(
+            "`{}` is {scale}, and T5 scales logits by 1 or d_model^-0.5",
+            keys.key(LOGIT_SCALE)
+        ))),
     }
 }
 

@@ -6,6 +6,7 @@
 //! model was trained with it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Display;
 
 use serde_json::{json, Value as Json};
 use tokenizers::models::unigram::Unigram;
@@ -14,8 +15,8 @@ use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::{pre_tokenizers, Gguf, OTHER_FILE};
-use crate::sentencepiece::{self, describe, Outcome, Piece, SPACE};
+use super::{pre_tokenizers, Gguf};
+use crate::sentencepiece::{self, describe, Outcome, Piece, PieceType, SPACE};
 use crate::{Error, Result};
 
 /// Bytes of a token at most. Real ones have tens; the work that merges take grows with the square.
@@ -85,36 +86,11 @@ const ENDS: [&str; 10] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// What a token is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Normal,
-    Unknown,
-    Control,
-    UserDefined,
-    Unused,
-    Byte,
-}
-
-impl Kind {
-    fn of(number: i64) -> Option<Self> {
-        Some(match number {
-            1 => Self::Normal,
-            2 => Self::Unknown,
-            3 => Self::Control,
-            4 => Self::UserDefined,
-            5 => Self::Unused,
-            6 => Self::Byte,
-            _ => return None,
-        })
-    }
-}
-
 /// The vocabulary of a file.
 struct Vocabulary<'a> {
     gguf: &'a Gguf,
     tokens: Vec<String>,
-    kinds: Vec<Kind>,
+    kinds: Vec<PieceType>,
 }
 
 /// What a tokenizer_config.json would say of conversations: the template or templates, and the
@@ -177,7 +153,8 @@ pub(crate) fn ends(gguf: &Gguf) -> Result<Vec<u64>> {
     let vocabulary = Vocabulary::read(gguf)?;
     let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds).zip(0..);
     let spoken = tokens.filter(|((token, kind), _)| {
-        matches!(kind, Kind::Control | Kind::UserDefined) && ENDS.contains(&token.as_str())
+        matches!(kind, PieceType::Control | PieceType::UserDefined)
+            && ENDS.contains(&token.as_str())
     });
     ends.extend(spoken.map(|(_, id)| id));
     Ok(ends.into_iter().collect())
@@ -196,7 +173,7 @@ pub(crate) fn whole(gguf: &Gguf) -> Result<Option<Json>> {
 fn whole_tokenizer(gguf: &Gguf, text: &str) -> Result<Json> {
     refuse_unknown(gguf)?;
     let json: Json = serde_json::from_str(text)
-        .map_err(|error| gguf.fault(format!("`{WHOLE}` is no JSON: {error}"), give_another()))?;
+        .map_err(|error| gguf.no_tokenizer(format!("`{WHOLE}` is no JSON: {error}")))?;
     if gguf.value(TOKENS).is_none() {
         return Ok(json);
     }
@@ -211,10 +188,9 @@ fn whole_tokenizer(gguf: &Gguf, text: &str) -> Result<Json> {
         .filter_map(|(token, id)| Some((token, id, of_list(id)?)));
     match pairs.find(|(token, _, other)| *token != other.as_str()) {
         None => Ok(json),
-        Some((token, id, other)) => Err(gguf.fault(
-            format!("token {id} is {token:?} in `{WHOLE}`, and {other:?} in `{TOKENS}`"),
-            give_another(),
-        )),
+        Some((token, id, other)) => Err(gguf.no_tokenizer(format!(
+            "token {id} is {token:?} in `{WHOLE}`, and {other:?} in `{TOKENS}`"
+        ))),
     }
 }
 
@@ -247,22 +223,26 @@ pub(crate) fn described(gguf: &Gguf) -> Result<Tokenizer> {
     let vocabulary = Vocabulary::read(gguf)?;
     if gguf.flag(ADD_SEP)? == Some(true) {
         let problem = format!("`{ADD_SEP}` asks for separators, which no supported model has");
-        return Err(gguf.fault(problem, OTHER_FILE));
+        return Err(gguf.unusable(problem));
     }
     match gguf.text(MODEL)? {
         Some("llama") => vocabulary.sentencepiece_bpe(),
         Some("gpt2") => vocabulary.byte_level_bpe(),
         Some("t5") => vocabulary.unigram(),
-        Some(other) => Err(gguf.fault(
-            format!("its tokenizer is of kind `{other}`; llama, gpt2 and t5 are read"),
-            give_another(),
-        )),
-        None => Err(gguf.fault("it has no tokenizer".to_owned(), give_another())),
+        Some(other) => Err(gguf.no_tokenizer(format!(
+            "its tokenizer is of kind `{other}`; llama, gpt2 and t5 are read"
+        ))),
+        None => Err(gguf.no_tokenizer("it has no tokenizer")),
     }
 }
 
-fn give_another() -> &'static str {
-    "give the tokenizer of the model it was made from: `tokenizer: ORG/NAME` or a folder"
+impl Gguf {
+    /// The error of a file whose tokenizer cannot be used.
+    fn no_tokenizer(&self, problem: impl Display) -> Error {
+        let cure =
+            "give the tokenizer of the model it was made from: `tokenizer: ORG/NAME` or a folder";
+        self.fault(problem, cure)
+    }
 }
 
 fn refuse_unknown(gguf: &Gguf) -> Result<()> {
@@ -271,10 +251,9 @@ fn refuse_unknown(gguf: &Gguf) -> Result<()> {
     let mut keys = gguf.keys();
     match keys.find(|key| key.starts_with("tokenizer.") && !known(key)) {
         None => Ok(()),
-        Some(key) => Err(gguf.fault(
-            format!("`{key}` is not known here, and may change how texts become tokens"),
-            give_another(),
-        )),
+        Some(key) => Err(gguf.no_tokenizer(format!(
+            "`{key}` is not known here, and may change how texts become tokens"
+        ))),
     }
 }
 
@@ -282,16 +261,15 @@ impl<'a> Vocabulary<'a> {
     fn read(gguf: &'a Gguf) -> Result<Self> {
         let tokens = gguf
             .texts(TOKENS)?
-            .ok_or_else(|| gguf.fault(format!("it has no `{TOKENS}`"), give_another()))?;
+            .ok_or_else(|| gguf.no_tokenizer(format!("it has no `{TOKENS}`")))?;
         let kinds = match gguf.integers(TYPES)? {
-            None => vec![Kind::Normal; tokens.len()],
+            None => vec![PieceType::Normal; tokens.len()],
             Some(numbers) => numbers
                 .into_iter()
                 .map(|number| {
-                    Kind::of(number).ok_or_else(|| {
-                        let problem = format!("`{TYPES}` has a type {number}, which is not known");
-                        gguf.fault(problem, OTHER_FILE)
-                    })
+                    let kind = i32::try_from(number).ok().and_then(|n| n.try_into().ok());
+                    let problem = || format!("`{TYPES}` has a type {number}, which is not known");
+                    kind.ok_or_else(|| gguf.unusable(problem()))
                 })
                 .collect::<Result<_>>()?,
         };
@@ -312,7 +290,7 @@ impl<'a> Vocabulary<'a> {
         let used = self
             .kinds
             .iter()
-            .rposition(|&kind| kind != Kind::Unused)
+            .rposition(|&kind| kind != PieceType::Unused)
             .map_or(0, |last| last + 1);
         self.tokens.truncate(used);
         self.kinds.truncate(used);
@@ -322,13 +300,10 @@ impl<'a> Vocabulary<'a> {
         if length == self.tokens.len() {
             Ok(())
         } else {
-            Err(self.gguf.fault(
-                format!(
-                    "`{key}` has {length} entries for {} tokens",
-                    self.tokens.len()
-                ),
-                OTHER_FILE,
-            ))
+            Err(self.gguf.unusable(format!(
+                "`{key}` has {length} entries for {} tokens",
+                self.tokens.len()
+            )))
         }
     }
 
@@ -337,39 +312,37 @@ impl<'a> Vocabulary<'a> {
         for (token, id) in self.tokens.iter().zip(0_usize..) {
             if token.len() > LONGEST {
                 let problem = format!("token {id} is {} bytes long", token.len());
-                return Err(self.gguf.fault(problem, OTHER_FILE));
+                return Err(self.gguf.unusable(problem));
             }
             if let Some(other) = ids.insert(token, id) {
                 let problem = format!("tokens {other} and {id} are both {token:?}");
-                return Err(self.gguf.fault(problem, OTHER_FILE));
+                return Err(self.gguf.unusable(problem));
             }
         }
         if ids.is_empty() {
-            Err(self
-                .gguf
-                .fault("its vocabulary is empty".to_owned(), give_another()))
+            Err(self.gguf.no_tokenizer("its vocabulary is empty"))
         } else {
             Ok(())
         }
     }
 
     fn scores(&self) -> Result<Vec<f32>> {
-        let mut scores = self.gguf.floats(SCORES)?.ok_or_else(|| {
-            self.gguf
-                .fault(format!("it has no `{SCORES}`"), give_another())
-        })?;
+        let mut scores = self
+            .gguf
+            .floats(SCORES)?
+            .ok_or_else(|| self.gguf.no_tokenizer(format!("it has no `{SCORES}`")))?;
         if scores.len() < self.tokens.len() || !scores.iter().all(|score| score.is_finite()) {
             let problem = format!(
                 "`{SCORES}` has no score for each of {} tokens",
                 self.tokens.len()
             );
-            return Err(self.gguf.fault(problem, OTHER_FILE));
+            return Err(self.gguf.unusable(problem));
         }
         scores.truncate(self.tokens.len());
         Ok(scores)
     }
 
-    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (usize, &str)> {
+    fn of_kind(&self, kind: PieceType) -> impl Iterator<Item = (usize, &str)> {
         let tokens = self
             .tokens
             .iter()
@@ -393,9 +366,9 @@ impl<'a> Vocabulary<'a> {
             .zip(&self.kinds)
             .filter_map(|(token, kind)| {
                 let special = match kind {
-                    Kind::Control | Kind::Unknown => true,
-                    Kind::UserDefined => false,
-                    Kind::Normal | Kind::Unused | Kind::Byte => return None,
+                    PieceType::Control | PieceType::Unknown => true,
+                    PieceType::UserDefined => false,
+                    PieceType::Normal | PieceType::Unused | PieceType::Byte => return None,
                 };
                 Some(AddedToken::from(token.clone(), special).normalized(false))
             });
@@ -409,13 +382,10 @@ impl<'a> Vocabulary<'a> {
         };
         match usize::try_from(id).ok().and_then(|id| self.tokens.get(id)) {
             Some(token) => Ok(Some((id, token))),
-            None => Err(self.gguf.fault(
-                format!(
-                    "`{key}` is {id}, and there are {} tokens",
-                    self.tokens.len()
-                ),
-                OTHER_FILE,
-            )),
+            None => Err(self.gguf.unusable(format!(
+                "`{key}` is {id}, and there are {} tokens",
+                self.tokens.len()
+            ))),
         }
     }
 
@@ -425,10 +395,10 @@ impl<'a> Vocabulary<'a> {
         match (is_added, self.token(token.key, token.absent)?) {
             (false, _) => Ok(None),
             (true, Some((id, token))) => Ok(Some((token, id))),
-            (true, None) => Err(self.gguf.fault(
-                format!("texts get a token that `{}` does not name", token.key),
-                OTHER_FILE,
-            )),
+            (true, None) => Err(self.gguf.unusable(format!(
+                "texts get a token that `{}` does not name",
+                token.key
+            ))),
         }
     }
 
@@ -452,7 +422,7 @@ impl<'a> Vocabulary<'a> {
     fn sentencepiece_bpe(&self) -> Result<Tokenizer> {
         if self.gguf.flag(STRIP)? == Some(true) {
             let problem = format!("`{STRIP}` asks for spaces to be dropped, which no LLaMA does");
-            return Err(self.gguf.fault(problem, give_another()));
+            return Err(self.gguf.no_tokenizer(problem));
         }
         let prefixed = self.gguf.flag(ADD_PREFIX)?.unwrap_or(true);
         let unknown = self.token(UNKNOWN, Some(0))?.map(|(_, token)| token);
@@ -476,7 +446,7 @@ impl<'a> Vocabulary<'a> {
     fn mergeable(&self, scores: &[f32]) -> Vec<Piece<'_>> {
         let pieces = self.tokens.iter().zip(scores).zip(&self.kinds).enumerate();
         pieces
-            .filter(|(_, (_, kind))| matches!(kind, Kind::Normal | Kind::Unused))
+            .filter(|(_, (_, kind))| matches!(kind, PieceType::Normal | PieceType::Unused))
             .map(|(id, ((text, &score), _))| Piece { id, text, score })
             .collect()
     }
@@ -485,7 +455,7 @@ impl<'a> Vocabulary<'a> {
     fn byte_level_bpe(&self) -> Result<Tokenizer> {
         if self.gguf.flag(ADD_PREFIX)? == Some(true) {
             let problem = format!("`{ADD_PREFIX}` asks a byte-level tokenizer for a leading space");
-            return Err(self.gguf.fault(problem, give_another()));
+            return Err(self.gguf.no_tokenizer(problem));
         }
         let pre = self.pre_tokenizer()?;
         let normalizer = if pre.composed {
@@ -520,27 +490,23 @@ impl<'a> Vocabulary<'a> {
 
     fn pre_tokenizer(&self) -> Result<&'static pre_tokenizers::PreTokenizer> {
         let Some(name) = self.gguf.text(PRE)?.filter(|name| !name.is_empty()) else {
-            return Err(self.gguf.fault(
-                format!("it has no `{PRE}`, so that nobody knows how it cuts texts"),
-                give_another(),
-            ));
+            return Err(self.gguf.no_tokenizer(format!(
+                "it has no `{PRE}`, so that nobody knows how it cuts texts"
+            )));
         };
         pre_tokenizers::of(name).ok_or_else(|| {
-            self.gguf.fault(
-                format!(
+            self.gguf.no_tokenizer(format!(
                     "it cuts texts in the way `{name}` (`{PRE}`), which is not known here; known are {}",
                     pre_tokenizers::names().join(", ")
-                ),
-                give_another(),
-            )
+                ))
         })
     }
 
     fn merges(&self) -> Result<Vec<(&'a str, &'a str)>> {
-        let merges = self.gguf.texts(MERGES)?.ok_or_else(|| {
-            self.gguf
-                .fault(format!("it has no `{MERGES}`"), give_another())
-        })?;
+        let merges = self
+            .gguf
+            .texts(MERGES)?
+            .ok_or_else(|| self.gguf.no_tokenizer(format!("it has no `{MERGES}`")))?;
         let mut parts = Vec::with_capacity(merges.len());
         for merge in merges {
             // The left part may begin with a space, but has none behind it.
@@ -555,7 +521,7 @@ impl<'a> Vocabulary<'a> {
                 }
                 None => {
                     let problem = format!("`{MERGES}` has {merge:?}, which are not two parts");
-                    return Err(self.gguf.fault(problem, OTHER_FILE));
+                    return Err(self.gguf.unusable(problem));
                 }
             }
         }
@@ -567,7 +533,7 @@ impl<'a> Vocabulary<'a> {
         for key in [ADD_PREFIX, STRIP] {
             if self.gguf.flag(key)? == Some(false) {
                 let problem = format!("`{key}` is false, which it is in no T5");
-                return Err(self.gguf.fault(problem, give_another()));
+                return Err(self.gguf.no_tokenizer(problem));
             }
         }
         let scores = self.piece_scores()?;
@@ -578,7 +544,7 @@ impl<'a> Vocabulary<'a> {
             .zip(scores.into_iter().map(f64::from))
             .collect();
         let unknown = self.token(UNKNOWN, Some(2))?.map(|(id, _)| id as usize);
-        let has_bytes = self.of_kind(Kind::Byte).next().is_some();
+        let has_bytes = self.of_kind(PieceType::Byte).next().is_some();
         let table = self.charsmap()?;
         let built = || {
             let model = Unigram::from(pieces, unknown, has_bytes).map_err(describe)?;
@@ -601,13 +567,13 @@ impl<'a> Vocabulary<'a> {
     /// Scores of a unigram model: those of tokens that are found before the model is asked must not
     /// count, and the lowest of the others sets that of unknown characters.
     fn piece_scores(&self) -> Result<Vec<f32>> {
-        if let Some((id, token)) = self.of_kind(Kind::Unused).next() {
+        if let Some((id, token)) = self.of_kind(PieceType::Unused).next() {
             let problem = format!("token {id} ({token:?}) among others is marked as unused");
-            return Err(self.gguf.fault(problem, give_another()));
+            return Err(self.gguf.no_tokenizer(problem));
         }
         let scores = self.scores()?.into_iter().zip(&self.kinds);
         let counted = |(score, kind)| match kind {
-            Kind::Normal | Kind::Byte => score,
+            PieceType::Normal | PieceType::Byte => score,
             _ => 0.0,
         };
         Ok(scores

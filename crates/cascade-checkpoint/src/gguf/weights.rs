@@ -9,7 +9,7 @@ use cascade_hub::ModelFile;
 use super::header::TensorInfo as Place;
 use super::names::{self, Meaning, Rows};
 use super::settings::{self, Family};
-use super::{blocks::BlockType, Gguf, Part, OTHER_FILE};
+use super::{blocks::BlockType, Gguf, Part};
 use crate::dtype::FloatType;
 use crate::tensor::{Blocks, Encoding, InPlace, Stored, TensorFile, TensorInfo};
 use crate::{DType, Error, Result};
@@ -77,13 +77,10 @@ impl GgufWeights {
         // Of a bias, each number is a row, which cannot be if they are packed together.
         let count = place.shape[0];
         if !count.is_multiple_of(2 * heads) || !bytes.len().is_multiple_of(count) {
-            return Err(part.fault(
-                format!(
-                    "tensor {} has {count} rows, which are not pairs for each of {heads} heads",
-                    place.name
-                ),
-                OTHER_FILE,
-            ));
+            return Err(part.unusable(format!(
+                "tensor {} has {count} rows, which are not pairs for each of {heads} heads",
+                place.name
+            )));
         }
         Ok(Cow::Owned(halves(bytes, count, count / (2 * heads))))
     }
@@ -212,20 +209,17 @@ fn halves(bytes: &[u8], count: usize, pairs: usize) -> Vec<u8> {
 }
 
 fn unknown(part: &Part, tensor: &Place) -> Error {
-    part.fault(
-        format!(
-            "tensor {} is not known here, and would change what the model computes",
-            tensor.name
-        ),
-        OTHER_FILE,
-    )
+    part.unusable(format!(
+        "tensor {} is not known here, and would change what the model computes",
+        tensor.name
+    ))
 }
 
 fn twice(part: &Part, tensor: &Place) -> Error {
-    part.fault(
-        format!("tensor {} is in two parts of the model", tensor.name),
-        OTHER_FILE,
-    )
+    part.unusable(format!(
+        "tensor {} is in two parts of the model",
+        tensor.name
+    ))
 }
 
 #[cfg(test)]

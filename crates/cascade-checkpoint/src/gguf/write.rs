@@ -111,9 +111,10 @@ impl Entries {
         self.put_list(key, 0, values.len(), values);
     }
 
-    pub(crate) fn integers(&mut self, key: &str, values: &[i32]) {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        self.put_list(key, 5, values.len(), &bytes);
+    pub(crate) fn integers(&mut self, key: &str, values: impl ExactSizeIterator<Item = i32>) {
+        let count = values.len();
+        let bytes: Vec<u8> = values.flat_map(i32::to_le_bytes).collect();
+        self.put_list(key, 5, count, &bytes);
     }
 
     pub(crate) fn numbers(&mut self, key: &str, values: &[f32]) {

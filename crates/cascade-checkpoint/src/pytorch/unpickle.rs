@@ -398,7 +398,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// As much of a name as fits into a message.
+/// The beginning of a name, as much of it as fits into a message.
 fn short(name: &str) -> String {
     const LONGEST: usize = 100;
     match name.char_indices().nth(LONGEST) {

@@ -17,17 +17,11 @@ use crate::gguf::vocabulary::{
 };
 use crate::gguf::write::{write, Entries, Target, ALIGNMENT};
 use crate::gguf::{pre_tokenizers, Gguf};
+use crate::sentencepiece::PieceType;
 use crate::{Result, Tokenizer};
 
 /// Why llama.cpp's keys cannot say what a tokenizer does.
 type Expressible<T> = std::result::Result<T, String>;
-
-const NORMAL: i32 = 1;
-const UNKNOWN_TOKEN: i32 = 2;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const UNUSED: i32 = 5;
-const BYTE: i32 = 6;
 
 /// Texts whose tokens show how a tokenizer treats spaces, letters, numbers, and characters that it
 /// may not know.
@@ -170,7 +164,7 @@ struct Words<'a> {
     original: &'a Original<'a>,
     json: Json,
     tokens: Vec<String>,
-    types: Vec<i32>,
+    types: Vec<PieceType>,
     begins: Vec<TokenId>,
     ends: Vec<TokenId>,
     /// Special tokens by the keys of the format.
@@ -198,12 +192,12 @@ impl<'a> Words<'a> {
     /// Lists as many tokens as the embedding has rows.
     fn list_tokens(&mut self) {
         let rows = self.original.description.vocab_size;
-        let mut types = vec![UNUSED; rows];
+        let mut types = vec![PieceType::Unused; rows];
         self.tokens = (0..rows).map(|id| format!("[PAD{id}]")).collect();
         for (token, id) in vocabulary::entries(&self.json) {
             let id = id as usize;
-            if types.get(id) == Some(&UNUSED) {
-                types[id] = NORMAL;
+            if types.get(id) == Some(&PieceType::Unused) {
+                types[id] = PieceType::Normal;
                 token.clone_into(&mut self.tokens[id]);
             }
         }
@@ -214,7 +208,7 @@ impl<'a> Words<'a> {
                     .tokenizer
                     .token_to_id(&format!("<0x{byte:02X}>"));
                 if let Some(kind) = token.and_then(|id| types.get_mut(id as usize)) {
-                    *kind = BYTE;
+                    *kind = PieceType::Byte;
                 }
             }
         }
@@ -223,15 +217,15 @@ impl<'a> Words<'a> {
             let id = token["id"].as_u64().and_then(|id| usize::try_from(id).ok());
             if let Some(place) = id.and_then(|id| types.get_mut(id)) {
                 *place = if token["special"] == true {
-                    CONTROL
+                    PieceType::Control
                 } else {
-                    USER_DEFINED
+                    PieceType::UserDefined
                 };
             }
         }
         let unknown = self.unknown().and_then(|id| types.get_mut(id as usize));
         if let Some(kind) = unknown {
-            *kind = UNKNOWN_TOKEN;
+            *kind = PieceType::Unknown;
         }
         self.types = types;
     }
@@ -271,7 +265,7 @@ impl<'a> Words<'a> {
 
     fn put_tokens(&self, entries: &mut Entries) {
         entries.texts(TOKENS, self.tokens.iter().map(String::as_str));
-        entries.integers(TYPES, &self.types);
+        entries.integers(TYPES, self.types.iter().map(|&kind| kind.into()));
         for (key, id) in &self.special {
             entries.unsigned(key, *id);
         }

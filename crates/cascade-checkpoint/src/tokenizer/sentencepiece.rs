@@ -15,12 +15,12 @@ use tokenizers::normalizers::{Precompiled, Replace, Sequence as Normalizers, Str
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::{AddedToken, NormalizerWrapper, Tokenizer};
 
-use self::proto::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
+use self::proto::{ModelProto, ModelType, NormalizerSpec, TrainerSpec};
 use self::settings::Settings;
 use super::declared::Documents;
 use crate::sentencepiece::{
     bpe, bpe_decoder, describe, frame, replacements, spaces, Outcome, Piece as Mergeable,
-    MAX_PIECE, SPACE,
+    PieceType, MAX_PIECE, SPACE,
 };
 use crate::Result;
 

@@ -1,7 +1,7 @@
 //! Who may write a file of the cache, among the processes that want to.
 //!
 //! Locks are the system's, on the same files that Python's library locks (`.locks` in the cache).
-//! They vanish with their process, so one that was killed is in nobody's way. The lock files stay:
+//! Locks vanish with their process, so that a killed one blocks nobody. The lock files stay:
 //! deleting them would split those who wait.
 
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -16,7 +16,7 @@ fn survive(files: &[PathBuf]) {
     survive_in(&std::env::temp_dir(), files);
 }
 
-/// The same, with the copies that are read in a folder of that one.
+/// Runs all readers over files, with the copies that they read in a folder of `temporary`.
 fn survive_in(temporary: &Path, files: &[PathBuf]) {
     let script = format!("ulimit -v {MEMORY_KIB}; ulimit -c 0; exec \"$0\" \"$@\"");
     let output = Command::new("sh")

@@ -1,6 +1,8 @@
 //! The parts of SentencePiece's `sentencepiece_model.proto` that decide about tokens.
 #![allow(missing_docs)] // The derive writes accessors.
 
+use crate::sentencepiece::PieceType;
+
 /// A model file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ModelProto {
@@ -21,18 +23,6 @@ pub(super) struct SentencePiece {
     pub(super) score: Option<f32>,
     #[prost(enumeration = "PieceType", optional, tag = "3", default = "Normal")]
     pub(super) kind: Option<i32>,
-}
-
-/// What an entry stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
-pub(super) enum PieceType {
-    Normal = 1,
-    Unknown = 2,
-    Control = 3,
-    UserDefined = 4,
-    Unused = 5,
-    Byte = 6,
 }
 
 /// How the model was trained, and what follows for its use.
