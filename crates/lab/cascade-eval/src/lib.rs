@@ -4,7 +4,7 @@
 //!   of the target.
 //! * [`lossless`]: whether a cascade's output is its target's.
 //! * [`tune`]: search for a K matrix and lenience by predicted SWI.
-//! * [`ngram`]: what n-gram tables and the weights of the Max-Gram tree are worth.
+//! * [`ngram`]: weights of the Max-Gram tree, fitted to recorded outputs.
 //! * [`Marks`], [`Endings`]: whether answers are right, and how they end.
 //! * [`ForwardBench`], [`steady_times`], [`CostTable`], [`Bootstrap`]: costs of forwards, and
 //!   confidence intervals; [`cpu_time`].
