@@ -220,7 +220,7 @@ fn says_what_is_wrong_with_the_rows() {
             "the offsets of token 4 are",
         ),
         (
-            successors,
+            successors + 4,
             &5u32.to_le_bytes(),
             "token 5 at index 1 of the counts is outside the vocabulary of 5",
         ),
