@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 /// drafters are not listed: their cost is taken as 0.
 ///
 /// ```
-/// use cascade_eval::CostTable;
+/// use cascade_traces::CostTable;
 ///
 /// let costs = CostTable::model_size();
 /// // Ten tokens in four forwards of the target and eight of the base model.
 /// let cost = costs.in_target_forwards("target", [("target", 4), ("base", 8)])?;
 /// let swi = 10.0 / cost;
 /// assert!((swi - 10.0 * 11300.0 / (4.0 * 11300.0 + 8.0 * 220.0)).abs() < 1e-12);
-/// # Ok::<(), cascade_eval::CostError>(())
+/// # Ok::<(), cascade_traces::CostError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostTable {
