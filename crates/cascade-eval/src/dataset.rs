@@ -298,5 +298,6 @@ fn not_json(label: &str, place: Location, problem: impl Display) -> Error {
     Error::new(ErrorKind::NotJson, format!("{label}{place}: {problem}"))
 }
 
-#[cfg(all(test, feature = "tables"))]
+#[cfg(test)]
+#[cfg(feature = "tables")]
 mod tests;

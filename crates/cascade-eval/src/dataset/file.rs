@@ -218,7 +218,8 @@ fn name(file: &Path) -> Cow<'_, str> {
     file.file_name().unwrap_or_default().to_string_lossy()
 }
 
-#[cfg(all(test, not(feature = "tables")))]
+#[cfg(test)]
+#[cfg(not(feature = "tables"))]
 mod tests {
     use super::*;
     use crate::Selection;

@@ -34,9 +34,9 @@ pub const NO_TOKEN: TokenId = Observation::UNKNOWN;
 /// `rows_computed` is the number of requested rows. A call costs a binary search among the prompts.
 ///
 /// # Errors of `score`
-/// Besides those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded;
-/// [`Error::NoProbabilities`] for any [`Want`] but [`Want::ARGMAX`], and [`Want::LOGITS`] of a
-/// sampled recording; [`Error::PastEnd`] for a row
+/// Besides those of every [`Scorer`]: [`ErrorKind::NotRecorded`] for a context that was not recorded;
+/// [`ErrorKind::NotRecorded`] for any [`Want`] but [`Want::ARGMAX`], and [`Want::LOGITS`] of a
+/// sampled recording; [`ErrorKind::NotRecorded`] for a row
 /// after the last token of a truncated output, and for a context that ends where the record does. A
 /// greedy generation of a recorded prompt with at most as many tokens as [`limit`](super::limit)
 /// allows causes none of them.
@@ -63,7 +63,7 @@ impl TraceScorer {
     /// A scorer for all records of a trace.
     ///
     /// # Errors
-    /// [`Error::Contradiction`] if one prompt has two outputs of which neither is a prefix of the
+    /// [`ErrorKind::Trace`] if one prompt has two outputs of which neither is a prefix of the
     /// other.
     pub fn new(trace: Arc<Trace>) -> crate::Result<Self> {
         let records = &trace.records;
