@@ -105,9 +105,12 @@ impl Job {
         Ok(pool.assemble(assembly)?)
     }
 
-    /// Cascades of this job's configuration for so many texts at a time.
+    /// Loads the models for several texts at a time, and prints warnings as
+    /// [`assemble`](Self::assemble) does.
     pub(crate) fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
-        Ok(pool.assemble_batch(&self.config, self.template.as_ref(), texts)?)
+        let batch = pool.assemble_batch(&self.config, self.template.as_ref(), texts)?;
+        say_all(&batch.notes, &batch.warnings);
+        Ok(batch)
     }
 
     /// As many texts of the target alone as are generated at a time unless a number is given.
@@ -133,8 +136,12 @@ impl Job {
 
 /// Prints what should be known of an assembled cascade to standard error.
 pub(crate) fn say(assembled: &Assembled) {
-    say_notes(&assembled.notes);
-    for warning in &assembled.warnings {
+    say_all(&assembled.notes, &assembled.warnings);
+}
+
+fn say_all(notes: &[String], warnings: &[String]) {
+    say_notes(notes);
+    for warning in warnings {
         terminal::warn(warning);
     }
 }
