@@ -37,7 +37,7 @@ impl Job {
         Self::with_prompt(args, None)
     }
 
-    /// The same with a prompt from standard input, if there is one.
+    /// A job with a prompt from standard input, if there is one.
     pub(crate) fn with_prompt(args: &JobArgs, piped: Option<String>) -> Result<Self> {
         if args.models.model.is_some() && args.input.is_empty() && piped.is_none() {
             bail!(
@@ -113,7 +113,7 @@ impl Job {
         Ok(batch)
     }
 
-    /// As many texts of the target alone as are generated at a time unless a number is given.
+    /// How many texts of the target alone are generated at a time unless a number is given.
     pub(crate) fn texts_at_a_time(&self, pool: &ModelPool) -> Result<NonZeroUsize> {
         let of_answer = self.config.generation.max_new_tokens;
         let lengths = self.inputs.iter().map(|input| input.most_tokens(of_answer));

@@ -173,9 +173,8 @@ impl ModelPool {
             schedule,
             participant,
         } = assembly.into();
-        let sessions = Sessions {
-            sharing: participant.map(|participant| (participant, OwnTime::default())),
-        };
+        let sharing = participant.map(|participant| (participant, OwnTime::default()));
+        let sessions = Sessions { sharing };
         let (target, of_target) = match target {
             Some(target) => (shared_target(target, &sessions), Vec::new()),
             None => self.own_target(config, chat, &sessions)?,
@@ -185,14 +184,12 @@ impl ModelPool {
             .filter(|(_, neural)| self.stand_in(&neural.name).is_none());
         self.check_memory(config, loaded)?;
         let mut drafters = self.draft_levels(config, &target, &sessions)?;
-        let infos = drafters.iter().map(|drafter| drafter.info.clone());
-        let levels: Vec<_> = once(target.info(&config.target.name))
-            .chain(infos)
-            .collect();
         let live = target.times.is_none();
+        let mut levels = vec![target.info(&config.target.name)];
         let mut warnings = config.warnings();
         let mut notes: Vec<_> = self.notes_on_costs(live).chain(self.notes()).collect();
         for drafter in &mut drafters {
+            levels.push(drafter.info.clone());
             warnings.append(&mut drafter.warnings);
             notes.extend(drafter.note.take());
         }

@@ -30,7 +30,7 @@ const SCORED: usize = 63;
 
 /// A generation that is asked for.
 pub(crate) struct Job {
-    /// Of the request, for the log.
+    /// The request's id, for the log.
     pub(crate) id: Arc<str>,
     pub(crate) prompt: Prompt,
     pub(crate) options: Options,
@@ -109,6 +109,35 @@ struct Running {
     started: Instant,
     first_token: Option<Instant>,
     last_token: Instant,
+}
+
+impl Running {
+    fn new(
+        job: Job,
+        (generation, participant): Generating,
+        reservation: Arc<Reservation>,
+        started: Instant,
+        known: usize,
+    ) -> Self {
+        reservation.is_for(&participant);
+        let prompt_scores = job.prompt_logprobs.map(|top| PromptScores {
+            top,
+            found: Vec::new(),
+        });
+        Self {
+            // A prompt that is scored is computed anew.
+            known: if prompt_scores.is_some() { 0 } else { known },
+            prompt_scores,
+            job,
+            generation,
+            participant,
+            reservation,
+            takes_part: None,
+            started,
+            first_token: None,
+            last_token: started,
+        }
+    }
 }
 
 /// A generation, and the participant that its models take part through.
@@ -373,25 +402,7 @@ impl Scheduler {
         let knows_owner = own.is_some();
         match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
             Some(Ok(generating)) => {
-                reservation.is_for(&generating.1);
-                let (generation, participant) = generating;
-                let prompt_scores = job.prompt_logprobs.map(|top| PromptScores {
-                    top,
-                    found: Vec::new(),
-                });
-                let running = Running {
-                    // A prompt that is scored is computed anew.
-                    known: if prompt_scores.is_some() { 0 } else { known },
-                    prompt_scores,
-                    job,
-                    generation,
-                    participant,
-                    reservation,
-                    takes_part: None,
-                    started,
-                    first_token: None,
-                    last_token: started,
-                };
+                let running = Running::new(job, generating, reservation, started, known);
                 if self.shares_forwards {
                     self.drive(running)
                 } else {
@@ -403,8 +414,7 @@ impl Scheduler {
                     Some(Err(failure)) => failure,
                     _ => Failure::Lost,
                 };
-                self.metrics.failed();
-                job.answer.fail(failure);
+                self.fail(job.answer, failure);
                 self.release(None, &started, &reservation);
             }
         }
@@ -560,17 +570,13 @@ impl Scheduler {
             ..
         } = running;
         if let Outcome::Broken = outcome {
-            tracing::error!(
-                request = &*job.id,
-                "a step panicked; its session is given up"
-            );
-            self.metrics.failed();
-            job.answer.fail(Failure::Lost);
+            let request = &*job.id;
+            tracing::error!(request, "a step panicked; its session is given up");
+            self.fail(job.answer, Failure::Lost);
             drop(generation);
             return self.release(None, &running.started, &running.reservation);
         }
         let (output, cascade) = generation.into_output_and_cascade();
-        let prompt_tokens = job.prompt.source.len() + job.prompt.context.len();
         let done = Done {
             // What others said is nobody's business, not even that they said it.
             cached_tokens: cached(&output, job.prompt.context.len()).min(running.known),
@@ -578,6 +584,7 @@ impl Scheduler {
             output,
         };
         let first_token = running.first_token.map(|at| at - job.submitted);
+        let prompt_tokens = job.prompt.source.len() + job.prompt.context.len();
         self.log(&job, first_token, &outcome, &done);
         let mut context = job.prompt.context;
         context.extend(&done.output.tokens);
@@ -591,10 +598,7 @@ impl Scheduler {
         };
         self.release(Some(idle), &running.started, &running.reservation);
         match outcome {
-            Outcome::Failed(failure) => {
-                self.metrics.failed();
-                job.answer.fail(failure);
-            }
+            Outcome::Failed(failure) => self.fail(job.answer, failure),
             Outcome::Abandoned => {
                 self.metrics.abandoned();
                 job.answer.fail(Failure::Lost);
@@ -605,6 +609,11 @@ impl Scheduler {
                 job.answer.done(done);
             }
         }
+    }
+
+    fn fail(&self, answer: AnswerSender, failure: Failure) {
+        self.metrics.failed();
+        answer.fail(failure);
     }
 
     fn log(&self, job: &Job, first_token: Option<Duration>, outcome: &Outcome, done: &Done) {
