@@ -113,7 +113,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut printer = AnswerPrinter::new(args, &job.inputs, printed.out()?);
     match &mut answering {
         Answering::OneByOne(runner) => runner.ask(&job.inputs, &mut printer)?,
-        Answering::Together(batch, options) => {
+        Answering::Together(together) => {
+            let (batch, options) = &mut **together;
             batch::ask(batch, &job.inputs, options, &mut printer)?
         }
     }
@@ -125,7 +126,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 /// What answers prompts, ready to begin.
 enum Answering {
     OneByOne(Box<Runner>),
-    Together(Batch, Options),
+    Together(Box<(Batch, Options)>),
 }
 
 impl Answering {
@@ -134,10 +135,8 @@ impl Answering {
         let pool = job.pool();
         let options = job.options().with_speculation(!args.no_speculation);
         if args.batch.get() > 1 {
-            return Ok(Self::Together(
-                job.assemble_batch(&pool, args.batch)?,
-                options,
-            ));
+            let batch = job.assemble_batch(&pool, args.batch)?;
+            return Ok(Self::Together(Box::new((batch, options))));
         }
         let cascade = job.assemble(&pool)?.cascade;
         let plain = if args.compare {

@@ -410,10 +410,7 @@ impl Scheduler {
                 }
             }
             failed => {
-                let failure = match failed {
-                    Some(Err(failure)) => failure,
-                    _ => Failure::Lost,
-                };
+                let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
                 self.fail(job.answer, failure);
                 self.release(None, &started, &reservation);
             }
@@ -563,40 +560,34 @@ impl Scheduler {
 
     /// Sends the end of an answer, and frees its session.
     fn end(&self, running: Running, outcome: Outcome) {
-        let Running {
-            job,
-            generation,
-            participant,
-            ..
-        } = running;
+        let (job, started) = (running.job, running.started);
         if let Outcome::Broken = outcome {
             let request = &*job.id;
             tracing::error!(request, "a step panicked; its session is given up");
             self.fail(job.answer, Failure::Lost);
-            drop(generation);
-            return self.release(None, &running.started, &running.reservation);
+            drop(running.generation);
+            return self.release(None, &started, &running.reservation);
         }
-        let (output, cascade) = generation.into_output_and_cascade();
+        let (output, cascade) = running.generation.into_output_and_cascade();
         let done = Done {
             // What others said is nobody's business, not even that they said it.
             cached_tokens: cached(&output, job.prompt.context.len()).min(running.known),
-            queued: running.started - job.submitted,
+            queued: started - job.submitted,
             output,
         };
-        let first_token = running.first_token.map(|at| at - job.submitted);
         let prompt_tokens = job.prompt.source.len() + job.prompt.context.len();
-        self.log(&job, first_token, &outcome, &done);
+        self.log(&job, running.first_token, &outcome, &done);
         let mut context = job.prompt.context;
         context.extend(&done.output.tokens);
         let idle = IdleSession {
             cascade,
-            participant,
+            participant: running.participant,
             settings: job.settings,
             owner: Some(job.owner),
             source: job.prompt.source,
             context,
         };
-        self.release(Some(idle), &running.started, &running.reservation);
+        self.release(Some(idle), &started, &running.reservation);
         match outcome {
             Outcome::Failed(failure) => self.fail(job.answer, failure),
             Outcome::Abandoned => {
@@ -604,8 +595,7 @@ impl Scheduler {
                 job.answer.fail(Failure::Lost);
             }
             _ => {
-                let latency = job.submitted.elapsed();
-                self.metrics.done(&done, prompt_tokens, latency);
+                self.metrics.done(&done, prompt_tokens, job.submitted);
                 job.answer.done(done);
             }
         }
@@ -616,7 +606,7 @@ impl Scheduler {
         answer.fail(failure);
     }
 
-    fn log(&self, job: &Job, first_token: Option<Duration>, outcome: &Outcome, done: &Done) {
+    fn log(&self, job: &Job, first_token: Option<Instant>, outcome: &Outcome, done: &Done) {
         let (id, output) = (&*job.id, &done.output);
         let finish = match outcome {
             Outcome::Abandoned => "abandoned",
@@ -631,7 +621,7 @@ impl Scheduler {
             tokens = output.tokens.len(),
             forwards = output.steps.len(),
             queue_ms = millis(done.queued),
-            first_token_ms = first_token.map(millis),
+            first_token_ms = first_token.map(|at| millis(at - job.submitted)),
             total_ms = millis(job.submitted.elapsed()),
             "answered"
         );
