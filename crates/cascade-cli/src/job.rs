@@ -37,7 +37,7 @@ impl Job {
         Self::with_prompt(args, None)
     }
 
-    /// The same with a prompt from standard input, if there is one.
+    /// A job with a prompt from standard input, if there is one.
     pub fn with_prompt(args: &JobArgs, piped: Option<String>) -> Result<Self> {
         if args.models.model.is_some() && args.input.is_empty() && piped.is_none() {
             bail!(
@@ -105,12 +105,15 @@ impl Job {
         Ok(pool.assemble(assembly)?)
     }
 
-    /// Cascades of this job's configuration for so many texts at a time.
+    /// Loads the models for several texts at a time, and prints warnings as
+    /// [`assemble`](Self::assemble) does.
     pub fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
-        Ok(pool.assemble_batch(&self.config, self.template.as_ref(), texts)?)
+        let batch = pool.assemble_batch(&self.config, self.template.as_ref(), texts)?;
+        say_all(&batch.notes, &batch.warnings);
+        Ok(batch)
     }
 
-    /// As many texts of the target alone as are generated at a time unless a number is given.
+    /// How many texts of the target alone are generated at a time unless a number is given.
     pub fn texts_at_a_time(&self, pool: &ModelPool) -> Result<NonZeroUsize> {
         let of_answer = self.config.generation.max_new_tokens;
         let lengths = self.inputs.iter().map(|input| input.most_tokens(of_answer));
@@ -133,8 +136,12 @@ impl Job {
 
 /// Prints what should be known of an assembled cascade to standard error.
 pub fn say(assembled: &Assembled) {
-    say_notes(&assembled.notes);
-    for warning in &assembled.warnings {
+    say_all(&assembled.notes, &assembled.warnings);
+}
+
+fn say_all(notes: &[String], warnings: &[String]) {
+    say_notes(notes);
+    for warning in warnings {
         terminal::warn(warning);
     }
 }

@@ -1,6 +1,7 @@
 //! `cascade run`.
 
 mod batch;
+mod printer;
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -9,11 +10,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use cascade_config::ModelPool;
-use cascade_core::fs::{Existing, Output};
+use cascade_config::Batch;
+use cascade_core::fs::Existing;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
 use clap::{Args, ValueEnum};
 
+use self::printer::AnswerPrinter;
 use crate::args::{batch_size, InputArgs, JobArgs};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
@@ -22,7 +24,6 @@ use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::job::Job;
 use crate::outputs::{self, Printed};
-use crate::record::{with_carried_fields, Record};
 use crate::show::{self, Totals};
 use crate::stdin;
 use crate::templates::PromptText;
@@ -105,50 +106,59 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             outputs::check(path, existing, job.files(&args.job))
         })
         .transpose()?;
-    let pool = job.pool();
-    if args.batch.get() > 1 {
-        return run_batch(args, &job, &pool, output.as_ref());
-    }
-    let cascade = job.assemble(&pool)?.cascade;
-    let plain = if args.compare {
-        Some(job.assemble_as(&pool, &job.config.plain())?.cascade)
-    } else {
-        None
-    };
-    let options = job.options().with_speculation(!args.no_speculation);
-    let coupled = job.config.target.rule == Rule::Coupled;
-    let comparable = options.decoding.is_greedy() || coupled;
-    let mut runner = Runner::new(cascade, plain, options)?;
-    runner.comparable = comparable;
-    runner.rounds = args.rounds;
-    remark(&args.job.input, &job);
+    let mut answering = Answering::new(args, &job)?;
     interrupt::cooperate();
     let at = || args.output_name();
     let printed = Printed::begin(output.as_ref()).with_context(at)?;
-    let totals = (if args.json {
-        runner.print_records(&job.inputs, printed.out()?)
-    } else {
-        runner.print_text(&job.inputs, printed.out()?)
-    })?;
+    let mut printer = AnswerPrinter::new(args, &job.inputs, printed.out()?);
+    match &mut answering {
+        Answering::OneByOne(runner) => runner.ask(&job.inputs, &mut printer)?,
+        Answering::Together(together) => {
+            let (batch, options) = &mut **together;
+            batch::ask(batch, &job.inputs, options, &mut printer)?
+        }
+    }
+    let totals = printer.finish()?;
     printed.commit().with_context(at)?;
     Ok(status(args, &totals, &job.inputs))
 }
 
-/// As [`run`], several prompts at a time.
-fn run_batch(
-    args: &RunArgs,
-    job: &Job,
-    pool: &ModelPool,
-    output: Option<&Output>,
-) -> Result<ExitCode> {
-    let mut batch = batch::assemble(job, pool, args.batch)?;
-    let options = job.options().with_speculation(!args.no_speculation);
-    interrupt::cooperate();
-    let at = || args.output_name();
-    let printed = Printed::begin(output).with_context(at)?;
-    let totals = batch::print(&mut batch, &job.inputs, &options, args.json, printed.out()?)?;
-    printed.commit().with_context(at)?;
-    Ok(status(args, &totals, &job.inputs))
+/// What answers prompts, ready to begin.
+enum Answering {
+    OneByOne(Box<Runner>),
+    Together(Box<(Batch, Options)>),
+}
+
+impl Answering {
+    /// Loads the models.
+    fn new(args: &RunArgs, job: &Job) -> Result<Self> {
+        let pool = job.pool();
+        let options = job.options().with_speculation(!args.no_speculation);
+        if args.batch.get() > 1 {
+            let batch = job.assemble_batch(&pool, args.batch)?;
+            return Ok(Self::Together(Box::new((batch, options))));
+        }
+        let cascade = job.assemble(&pool)?.cascade;
+        let plain = if args.compare {
+            Some(job.assemble_as(&pool, &job.config.plain())?.cascade)
+        } else {
+            None
+        };
+        let coupled = job.config.target.rule == Rule::Coupled;
+        let mut runner = Runner {
+            cascade,
+            plain,
+            comparable: options.decoding.is_greedy() || coupled,
+            seed: options.seed,
+            rounds: args.rounds,
+            options,
+        };
+        if args.compare {
+            runner.warm_up()?;
+        }
+        remark(&args.job.input, job);
+        Ok(Self::OneByOne(Box::new(runner)))
+    }
 }
 
 fn status(args: &RunArgs, totals: &Totals, inputs: &[Input]) -> ExitCode {
@@ -218,21 +228,6 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(cascade: Cascade, plain: Option<Cascade>, options: Options) -> Result<Self> {
-        let mut runner = Self {
-            cascade,
-            plain,
-            comparable: true,
-            seed: options.seed,
-            rounds: 1,
-            options,
-        };
-        if runner.plain.is_some() {
-            runner.warm_up()?;
-        }
-        Ok(runner)
-    }
-
     fn warm_up(&mut self) -> Result<()> {
         let options = Options::default().with_max_new_tokens(WARM_UP_TOKENS);
         for cascade in std::iter::once(&mut self.cascade).chain(&mut self.plain) {
@@ -243,155 +238,69 @@ impl Runner {
         Ok(())
     }
 
-    /// One JSON object per prompt, printed as soon as it is complete.
-    fn print_records(&mut self, inputs: &[Input], mut out: Out) -> Result<Totals> {
-        let mut totals = Totals::default();
-        self.ask(inputs, &mut |runner, question| {
-            let (generation, comparison) =
-                runner.answer(question, &mut |_| interrupt::unless_requested())?;
-            let record = Record::new(question, &generation, comparison.as_ref());
-            let record = with_carried_fields(question.input, &record)?;
-            terminal::write_json(&mut out, &record)?;
-            out.flush()?;
-            totals.add(&generation, comparison.as_ref());
-            totals.mark(question, &generation);
-            Ok(generation)
-        })?;
-        Ok(totals)
-    }
-
-    /// Streaming text, and a line of statistics after each prompt and at the end.
-    fn print_text(&mut self, inputs: &[Input], mut out: Out) -> Result<Totals> {
-        let dim = show::dimmed();
-        let quiet = terminal::is_quiet();
-        if self.options.speculate && !quiet {
-            show::legend(&mut out, &self.cascade.level_names())?;
+    /// Asks all inputs, and prints each answer while it comes.
+    fn ask(&mut self, inputs: &[Input], printer: &mut AnswerPrinter<'_>) -> Result<()> {
+        if self.options.speculate {
+            printer.legend(&self.cascade.level_names())?;
         }
-        let several = inputs.iter().map(Input::turns).sum::<usize>() > 1;
-        let mut totals = Totals::default();
-        self.ask(inputs, &mut |runner, question| {
-            if !quiet {
-                let heading = heading(question, inputs.len());
-                writeln!(out)?;
-                out.styled(dim, &heading)?;
-                writeln!(out, "\n")?;
-            }
-            let (generation, comparison) = runner.stream(question, &mut out)?;
-            if let Some(mark) = show::mark(question, &generation).filter(|_| !quiet) {
-                show::dim_lines(&mut out, &[mark])?;
-            }
-            if several && !quiet {
-                let of_this = Totals::of(&generation, comparison.as_ref());
-                show::dim_lines(&mut out, &of_this.short())?;
-            }
-            totals.add(&generation, comparison.as_ref());
-            totals.mark(question, &generation);
-            Ok(generation)
-        })?;
-        if inputs.is_empty() {
-            terminal::note(format_args!("no prompt was asked: the selection is empty"));
-            return Ok(totals);
-        }
-        if !quiet {
-            show::total(&mut out, &totals, several)?;
-        }
-        out.flush()?;
-        Ok(totals)
-    }
-
-    /// Answers, and writes the answer while it comes.
-    fn stream(
-        &mut self,
-        question: &Question<'_>,
-        out: &mut Out,
-    ) -> Result<(GenerationOutput, Option<Comparison>)> {
-        let mut written = Ok(());
-        let answered = self.answer(question, &mut |event| {
-            written = show_event(out, event);
-            match written {
-                Ok(()) => interrupt::unless_requested(),
-                Err(_) => ControlFlow::Break(()),
-            }
-        })?;
-        written?;
-        writeln!(out, "{}", ending(&answered.0))?;
-        Ok(answered)
-    }
-
-    /// Asks all turns of all inputs, each after the answers to the earlier turns.
-    fn ask(
-        &mut self,
-        inputs: &[Input],
-        answer: &mut dyn FnMut(&mut Self, &Question<'_>) -> Result<GenerationOutput>,
-    ) -> Result<()> {
         for (index, input) in inputs.iter().enumerate() {
-            let mut answers = Vec::new();
-            for turn in 0..input.turns() {
-                let question = Question {
-                    input,
-                    index,
-                    turn,
-                    prompt: input.prompt(&answers)?,
-                };
-                let generation = answer(self, &question)?;
-                if interrupt::requested() {
-                    return Ok(());
-                }
-                let text = generation.text.unwrap_or_default();
-                answers.push(text.trim().to_owned());
+            if interrupt::requested() {
+                break;
             }
+            ask_turns(input, index, |question| {
+                printer.heading(&question)?;
+                let (generation, comparison) =
+                    self.answer(&question, &mut |event| printer.event(event))?;
+                printer.answered(&question, &generation, comparison.as_ref())?;
+                Ok(generation.text.unwrap_or_default())
+            })?;
         }
         Ok(())
     }
 
     /// Generates, and also decodes plainly if --compare: before on odd prompts and after on even
-    /// ones, so that a machine whose speed drifts favours neither.
+    /// ones, so that a machine whose speed drifts favours neither. Further rounds follow, each in
+    /// the other order.
     fn answer(
         &mut self,
         question: &Question<'_>,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<(GenerationOutput, Option<Comparison>)> {
         self.options.seed = question.seed(self.seed);
-        let prompt = &question.prompt;
-        let tokens = prompt.encode(&self.cascade)?;
         let plain_first = (question.index + question.turn) % 2 == 1;
+        let (generation, plain) = self.round(question, plain_first, on_event)?;
+        let mut comparison =
+            plain.map(|plain| Comparison::new(&generation, plain, self.comparable));
+        if let Some(comparison) = &mut comparison {
+            for round in 1..self.rounds {
+                match self.round(question, round % 2 == 1, &mut unless_interrupted)? {
+                    (generation, Some(plain)) => comparison.add(&generation, &plain),
+                    (_, None) => break,
+                }
+            }
+        }
+        Ok((generation.generation, comparison))
+    }
+
+    /// A generation, and plain decoding before or after it if that is compared with and Ctrl-C has
+    /// ended neither.
+    fn round(
+        &mut self,
+        question: &Question<'_>,
+        plain_first: bool,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<(Timed, Option<Timed>)> {
+        let prompt = &question.prompt;
         let before = self.plainly(prompt, plain_first)?;
+        let tokens = prompt.encode(&self.cascade)?;
         let generation = Timed::of(|| {
             self.cascade
                 .generate_tokens_with(&tokens, &self.options, on_event)
                 .with_context(|| question.place())
         })?;
         let after = self.plainly(prompt, !plain_first)?;
-        let mut comparison = before
-            .or(after)
-            .filter(|_| !interrupt::requested())
-            .map(|plain| Comparison::new(&generation, plain, self.comparable));
-        if let Some(comparison) = &mut comparison {
-            self.repeat(prompt, comparison)?;
-        }
-        Ok((generation.generation, comparison))
-    }
-
-    /// The further rounds, each in the other order.
-    fn repeat(&mut self, prompt: &PromptText, comparison: &mut Comparison) -> Result<()> {
-        for round in 1..self.rounds {
-            let plain_first = round % 2 == 1;
-            let before = self.plainly(prompt, plain_first)?;
-            let tokens = prompt.encode(&self.cascade)?;
-            let on_event = |_: Event<'_>| interrupt::unless_requested();
-            let generation = Timed::of(|| {
-                let options = &self.options;
-                Ok(self
-                    .cascade
-                    .generate_tokens_with(&tokens, options, on_event)?)
-            })?;
-            let after = self.plainly(prompt, !plain_first)?;
-            match before.or(after).filter(|_| !interrupt::requested()) {
-                Some(plain) => comparison.add(&generation, &plain),
-                None => break,
-            }
-        }
-        Ok(())
+        let plain = before.or(after).filter(|_| !interrupt::requested());
+        Ok((generation, plain))
     }
 
     fn plainly(&mut self, prompt: &PromptText, now: bool) -> Result<Option<Timed>> {
@@ -399,21 +308,42 @@ impl Runner {
             return Ok(None);
         };
         let tokens = prompt.encode(plain)?;
-        let on_event = |_: Event<'_>| interrupt::unless_requested();
         let options = &self.options;
-        let plain = Timed::of(|| Ok(plain.generate_tokens_with(&tokens, options, on_event)?))?;
-        Ok(Some(plain))
+        Timed::of(|| Ok(plain.generate_tokens_with(&tokens, options, unless_interrupted)?))
+            .map(Some)
     }
 }
 
-/// The number and the text of a prompt.
-fn heading(question: &Question<'_>, inputs: usize) -> String {
-    let title = show::beginning(question.input.title(question.turn));
-    let (index, turn) = (question.index + 1, question.turn + 1);
-    match question.input.turns() {
-        1 => format!("[{index}/{inputs}] {title}"),
-        turns => format!("[{index}/{inputs}, turn {turn} of {turns}] {title}"),
+/// What a generation does with its events.
+type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+
+/// Goes on until Ctrl-C.
+fn unless_interrupted(_: Event<'_>) -> ControlFlow<()> {
+    interrupt::unless_requested()
+}
+
+/// Asks all turns of an input, each after the answers to the earlier turns, until Ctrl-C. `answer`
+/// gives the text of an answer.
+fn ask_turns<'a>(
+    input: &'a Input,
+    index: usize,
+    mut answer: impl FnMut(Question<'a>) -> Result<String>,
+) -> Result<()> {
+    let mut answers = Vec::new();
+    for turn in 0..input.turns() {
+        let prompt = input.prompt(&answers)?;
+        let text = answer(Question {
+            input,
+            index,
+            turn,
+            prompt,
+        })?;
+        if interrupt::requested() {
+            break;
+        }
+        answers.push(text.trim().to_owned());
     }
+    Ok(())
 }
 
 pub(crate) fn show_event(out: &mut Out, event: Event<'_>) -> std::io::Result<()> {

@@ -166,43 +166,37 @@ impl ModelPool {
     /// A device that is not there; a model or a table that cannot be loaded; a drafter whose
     /// vocabulary or architecture differs from the target's; settings that do not fit together.
     pub fn assemble<'a>(&self, assembly: impl Into<Assembly<'a>>) -> Result<Assembled> {
-        let Assembly {
-            config,
-            chat,
-            target,
-            schedule,
-            participant,
-        } = assembly.into();
+        let assembly = assembly.into();
+        let config = assembly.config;
+        let participant = assembly.participant;
         let sessions = Sessions {
             sharing: participant.map(|participant| (participant, OwnTime::default())),
         };
-        let (target, of_target) = match target {
+        let (target, of_target) = match assembly.target {
             Some(target) => (shared_target(target, &sessions), Vec::new()),
-            None => self.own_target(config, chat, &sessions)?,
+            None => self.own_target(config, assembly.chat, &sessions)?,
         };
-        let loaded = config
-            .neural_drafters()
-            .filter(|(_, neural)| self.stand_in(&neural.name).is_none());
-        self.check_memory(config, loaded)?;
+        let is_loaded = |neural: &Neural| self.stand_in(&neural.name).is_none();
+        let loaded = config.neural_drafters();
+        self.check_memory(config, loaded.filter(|(_, neural)| is_loaded(neural)))?;
         let mut drafters = self.draft_levels(config, &target, &sessions)?;
-        let infos = drafters.iter().map(|drafter| drafter.info.clone());
-        let levels: Vec<_> = once(target.info(&config.target.name))
-            .chain(infos)
-            .collect();
         let live = target.times.is_none();
+        let mut levels = vec![target.info(&config.target.name)];
         let mut warnings = config.warnings();
         let mut notes: Vec<_> = self.notes_on_costs(live).chain(self.notes()).collect();
         for drafter in &mut drafters {
+            levels.push(drafter.info.clone());
             warnings.append(&mut drafter.warnings);
             notes.extend(drafter.note.take());
         }
         warnings.extend(of_target);
-        let schedule = match schedule {
+        let schedule = match assembly.schedule {
             Some(schedule) => schedule,
             None => self.schedule(config, &levels, &target, &sessions)?,
         };
-        let builder = self.builder(config, target, schedule, drafters, &sessions);
-        let cascade = builder.build();
+        let cascade = self
+            .builder(config, target, schedule, drafters, &sessions)
+            .build();
         Ok(Assembled {
             cascade: cascade.map_err(|source| Error::cascade(&config.label, source))?,
             levels,

@@ -118,7 +118,7 @@ impl Batch {
         self.cascades.map(items, generate)
     }
 
-    /// As [`map`](Self::map), and hands each result to `take` as soon as it and all before it are
+    /// Does what [`map`](Self::map) does, and hands each result to `take` as soon as it and all before it are
     /// there: as [`Workers::for_each`].
     ///
     /// # Panics

@@ -40,7 +40,7 @@ pub struct Config {
     pub label: String,
     /// The model whose answers are kept.
     pub target: Neural,
-    /// As many as the K matrix has rows, if there is one.
+    /// The drafters, as many as the K matrix has rows, if there is one.
     pub(crate) drafters: Vec<Drafter>,
     pub(crate) schedule: ScheduleConfig,
     /// λ of drafters' reviews of neural drafts.
@@ -192,7 +192,7 @@ impl Config {
         self.schedule.k()
     }
 
-    /// The same with other drafters, largest first, and the schedule: a K matrix that belongs to
+    /// Sets the drafters, largest first, and the schedule: a K matrix that belongs to
     /// them, or [`ScheduleConfig::Online`].
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl Config {
         }
     }
 
-    /// The same with another K matrix.
+    /// Sets the K matrix.
     ///
     /// # Errors
     /// As [`with_drafters`](Self::with_drafters).
@@ -225,7 +225,7 @@ impl Config {
         self.with_schedule(k)
     }
 
-    /// The same with another schedule.
+    /// Sets the schedule.
     ///
     /// # Errors
     /// As [`with_drafters`](Self::with_drafters).
@@ -417,7 +417,7 @@ impl Drafter {
         }
     }
 
-    /// The same with a stop rule.
+    /// Sets when its turns end early.
     pub fn with_stop_rule(mut self, rule: impl Into<Option<StopRuleConfig>>) -> Self {
         *self.stop_rule_mut() = rule.into();
         self
@@ -432,14 +432,14 @@ impl Drafter {
         }
     }
 
-    /// The same, to change it.
+    /// The stop rule, to change it.
     pub fn stop_rule_mut(&mut self) -> &mut Option<StopRuleConfig> {
         match self {
             Self::Neural { stop_rule, .. } | Self::Statistical { stop_rule, .. } => stop_rule,
         }
     }
 
-    /// The same drafter by another name in reports.
+    /// Sets what the drafter is called in reports.
     pub fn named(mut self, new: impl Into<String>) -> Self {
         match &mut self {
             Self::Neural { model, .. } => model.name = new.into(),

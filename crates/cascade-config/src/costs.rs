@@ -70,9 +70,9 @@ pub struct ForwardTime {
     pub rows: usize,
     /// Seconds of a forward.
     pub seconds: f64,
-    /// Of the shortest and the longest.
+    /// Seconds of the shortest forward.
     pub fastest: f64,
-    /// Of the longest.
+    /// Seconds of the longest forward.
     pub slowest: f64,
 }
 

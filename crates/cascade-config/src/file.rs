@@ -83,7 +83,7 @@ pub(crate) trait FurtherKeys: Default {
     }
 }
 
-/// Of the target: none. It verifies strictly, and drafts nothing that could stop.
+/// Further keys of the target: none. It verifies strictly, and drafts nothing that could stop.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct TargetKeys {}
 
@@ -110,7 +110,8 @@ impl FurtherKeys for TargetKeys {
     }
 }
 
-/// Of a drafter. Exactly one of `model`, `head` and the keys of the statistical kinds `K` is there.
+/// Further keys of a drafter. Exactly one of `model`, `head` and the keys of the statistical kinds
+/// `K` is there.
 #[derive(Debug, Serialize)]
 #[serde(bound = "")]
 pub(crate) struct DrafterKeys<K> {

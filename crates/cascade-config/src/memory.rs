@@ -38,7 +38,7 @@ struct Caches {
 /// is counted: on the CPU, with our kernels.
 #[derive(Debug)]
 pub struct CacheUse {
-    /// That have sessions in a cascade, one for each of its levels.
+    /// The models that have sessions in a cascade, one for each of its levels.
     models: Vec<Arc<Model>>,
     heads: Vec<Arc<Head>>,
     /// What could be had on the CPU when the models were loaded, if that is known.

@@ -16,7 +16,7 @@ use cascade_ngram::{NgramTable, Resources, TableLocator};
 use crate::assemble::neural_levels;
 use crate::{locator, Config, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result};
 
-/// Of the contexts of a file with costs, the nearest to this one is taken.
+/// A file with costs is read at the context nearest to this one.
 const TYPICAL_CONTEXT: usize = 256;
 
 /// How models are loaded.
@@ -57,22 +57,22 @@ impl Default for AssembleOptions {
 }
 
 impl AssembleOptions {
-    /// The same with another place for notices.
+    /// Sets where notices go.
     pub fn with_notices(self, notices: Notices) -> Self {
         Self { notices, ..self }
     }
 
-    /// The same on `device`, or on the configuration's if there is none.
+    /// Sets the device of all models; the configuration's own if there is none.
     pub fn with_device(self, device: Option<DeviceSpec>) -> Self {
         Self { device, ..self }
     }
 
-    /// The same with another fate of models that are too large.
+    /// Sets what happens to models that are too large.
     pub fn with_overcommit(self, overcommit: Overcommit) -> Self {
         Self { overcommit, ..self }
     }
 
-    /// The same with costs that were measured before, which the online schedule keeps if they are
+    /// Sets costs that were measured before, which the online schedule keeps if they are
     /// `fixed`.
     pub fn with_costs(self, costs: Vec<(String, CostFile)>, fixed: bool) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl AssembleOptions {
         }
     }
 
-    /// The same with another hub.
+    /// Sets where models of the hub come from.
     pub fn with_hub(self, hub: HubOptions) -> Self {
         Self { hub, ..self }
     }
@@ -157,8 +157,8 @@ impl ModelPool {
         }
     }
 
-    /// The same with something else in place of the neural drafter of this name, whose model is
-    /// neither loaded nor looked for.
+    /// Puts something else in the place of the neural drafter of this name, whose model is neither
+    /// loaded nor looked for.
     pub fn with_stand_in(mut self, drafter: impl Into<String>, stand_in: StandIn) -> Self {
         self.stand_ins.insert(drafter.into(), stand_in);
         self

@@ -36,7 +36,7 @@ impl Config {
         Self::open_with::<Builtin>(path)
     }
 
-    /// The same with drafters of the kinds `K`.
+    /// Reads a file as [`open`](Self::open) does, with drafters of the kinds `K`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -67,7 +67,8 @@ impl Config {
         Self::parse_with::<Builtin>(text, label, base)
     }
 
-    /// The same with drafters of the kinds `K`: those of this project are
+    /// Reads YAML as [`parse`](Self::parse) does, with drafters of the kinds `K`: those of this
+    /// project are
     /// [`Builtin`](cascade_ngram::Builtin), and [`drafter_kinds!`](cascade_ngram::drafter_kinds)
     /// adds others.
     ///

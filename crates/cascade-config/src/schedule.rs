@@ -7,7 +7,7 @@ use cascade_engine::{
 /// The schedule of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScheduleConfig {
-    /// As many tokens of each drafter as a K matrix says: `k: {…}`.
+    /// A K matrix says how many tokens each drafter drafts: `k: {…}`.
     Static(KMatrix),
     /// Tokens whose expected gain exceeds their measured cost ([`OnlineSchedule`]): `schedule:
     /// online`, and what a configuration without `k` means.

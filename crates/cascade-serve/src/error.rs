@@ -71,7 +71,7 @@ impl ApiError {
         }
     }
 
-    /// As OpenAI writes it.
+    /// The error's JSON, as OpenAI writes it.
     pub(crate) fn to_json(&self) -> Value {
         json!({"error": {
             "message": self.message,

@@ -5,7 +5,7 @@
 mod forwards;
 
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cascade_engine::StepReport;
 use prometheus_client::encoding::text::encode;
@@ -177,7 +177,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn done(&self, done: &Done, prompt_tokens: usize, latency: Duration) {
+    pub(crate) fn done(&self, done: &Done, prompt_tokens: usize, submitted: Instant) {
         let reason = finish_reason(&done.output.finish).to_owned();
         self.finished
             .get_or_create(&vec![("finished_reason", reason)])
@@ -186,7 +186,7 @@ impl Metrics {
         self.cache_queries.inc_by(prompt_tokens as u64);
         self.cache_hits.inc_by(done.cached_tokens as u64);
         self.queue.observe(done.queued.as_secs_f64());
-        self.latency.observe(latency.as_secs_f64());
+        self.latency.observe(submitted.elapsed().as_secs_f64());
     }
 
     pub(crate) fn failed(&self) {

@@ -40,7 +40,7 @@ impl Drop for Leaves {
 }
 
 impl Waiting {
-    /// Of a client that has gone.
+    /// The wait of a client that has gone.
     #[cfg(test)]
     pub(crate) fn of_nobody() -> Self {
         let waiting = Self::default();

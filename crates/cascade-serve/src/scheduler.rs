@@ -30,7 +30,7 @@ const SCORED: usize = 63;
 
 /// A generation that is asked for.
 pub(crate) struct Job {
-    /// Of the request, for the log.
+    /// The request's id, for the log.
     pub(crate) id: Arc<str>,
     pub(crate) prompt: Prompt,
     pub(crate) options: Options,
@@ -96,27 +96,16 @@ struct State {
 
 /// A generation that has a session.
 struct Running {
+    job: Job,
     generation: Generation<Cascade>,
     participant: Participant,
     reservation: Arc<Reservation>,
     /// For as long as forwards wait for its calls.
     takes_part: Option<TakesPart>,
-    id: Arc<str>,
-    prompt: Prompt,
-    settings: SpeculationSettings,
-    owner: Owner,
     /// Tokens of the prompt that the owner has asked about before, at most.
     known: usize,
     /// Log probabilities of the prompt as far as they are known, until all are.
     prompt_scores: Option<PromptScores>,
-    answer: AnswerSender,
-    times: Times,
-    deadline: Instant,
-}
-
-/// When a request got how far.
-struct Times {
-    submitted: Instant,
     started: Instant,
     first_token: Option<Instant>,
     last_token: Instant,
@@ -130,26 +119,23 @@ impl Running {
         started: Instant,
         known: usize,
     ) -> Self {
+        reservation.is_for(&participant);
+        let prompt_scores = job.prompt_logprobs.map(|top| PromptScores {
+            top,
+            found: Vec::new(),
+        });
         Self {
+            // A prompt that is scored is computed anew.
+            known: if prompt_scores.is_some() { 0 } else { known },
+            prompt_scores,
+            job,
             generation,
             participant,
             reservation,
             takes_part: None,
-            id: job.id,
-            prompt: job.prompt,
-            settings: job.settings,
-            owner: job.owner,
-            // A prompt that is scored is computed anew.
-            known: job.prompt_logprobs.map_or(known, |_| 0),
-            prompt_scores: job.prompt_logprobs.map(PromptScores::new),
-            answer: job.answer,
-            times: Times {
-                submitted: job.submitted,
-                started,
-                first_token: None,
-                last_token: started,
-            },
-            deadline: job.deadline,
+            started,
+            first_token: None,
+            last_token: started,
         }
     }
 }
@@ -162,15 +148,6 @@ struct PromptScores {
     /// How many of the most probable tokens stand beside each.
     top: usize,
     found: Vec<TokenLogprobs>,
-}
-
-impl PromptScores {
-    fn new(top: usize) -> Self {
-        Self {
-            top,
-            found: Vec::new(),
-        }
-    }
 }
 
 /// What a thread does next.
@@ -425,7 +402,6 @@ impl Scheduler {
         let knows_owner = own.is_some();
         match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
             Some(Ok(generating)) => {
-                reservation.is_for(&generating.1);
                 let running = Running::new(job, generating, reservation, started, known);
                 if self.shares_forwards {
                     self.drive(running)
@@ -434,12 +410,8 @@ impl Scheduler {
                 }
             }
             failed => {
-                let failure = match failed {
-                    Some(Err(failure)) => failure,
-                    _ => Failure::Lost,
-                };
-                self.metrics.failed();
-                job.answer.fail(failure);
+                let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
+                self.fail(job.answer, failure);
                 self.release(None, &started, &reservation);
             }
         }
@@ -507,13 +479,13 @@ impl Scheduler {
     }
 
     fn advance(&self, running: &mut Running) -> Outcome {
-        if running.answer.is_abandoned() {
+        if running.job.answer.is_abandoned() {
             return Outcome::Abandoned;
         }
-        if Instant::now() >= running.deadline {
+        if Instant::now() >= running.job.deadline {
             return Outcome::Failed(Failure::TimedOut);
         }
-        if running.answer.is_behind() {
+        if running.job.answer.is_behind() {
             return Outcome::Failed(Failure::Unread);
         }
         if let Some(scores) = running.prompt_scores.take() {
@@ -529,7 +501,7 @@ impl Scheduler {
             Some(Ok(Some(report))) => {
                 self.observe(running, &report);
                 let ended = report.finish.is_some();
-                running.answer.step(report);
+                running.job.answer.step(report);
                 if ended {
                     Outcome::Ended
                 } else {
@@ -552,29 +524,26 @@ impl Scheduler {
             Some(Err(error)) => return Outcome::Failed(Failure::Model(error.to_string())),
             Some(Ok(more)) => scores.found.extend(more),
         }
-        if scores.found.len() + 1 < running.prompt.context.len() {
+        if scores.found.len() + 1 < running.job.prompt.context.len() {
             running.prompt_scores = Some(scores)
         } else {
-            running.answer.prompt(scores.found)
+            running.job.answer.prompt(scores.found)
         }
         Outcome::Ongoing
     }
 
     fn observe(&self, running: &mut Running, report: &StepReport) {
         let now = Instant::now();
-        let times = &mut running.times;
-        match times.first_token {
-            None => {
-                times.first_token = Some(now);
-                self.metrics.first_token(now - times.submitted);
-                // What it shares with others need not be reserved for it any more.
-                self.changed.notify_one();
-            }
-            Some(_) => self
-                .metrics
-                .next_tokens(now - times.last_token, report.tokens.len()),
+        if running.first_token.is_some() {
+            let since = now - running.last_token;
+            self.metrics.next_tokens(since, report.tokens.len());
+        } else {
+            running.first_token = Some(now);
+            self.metrics.first_token(now - running.job.submitted);
+            // What it shares with others need not be reserved for it any more.
+            self.changed.notify_one();
         }
-        times.last_token = now;
+        running.last_token = now;
         self.metrics.step(report);
     }
 
@@ -591,64 +560,54 @@ impl Scheduler {
 
     /// Sends the end of an answer, and frees its session.
     fn end(&self, running: Running, outcome: Outcome) {
+        let (job, started) = (running.job, running.started);
         if let Outcome::Broken = outcome {
-            return self.give_up(running);
+            let request = &*job.id;
+            tracing::error!(request, "a step panicked; its session is given up");
+            self.fail(job.answer, Failure::Lost);
+            drop(running.generation);
+            return self.release(None, &started, &running.reservation);
         }
         let (output, cascade) = running.generation.into_output_and_cascade();
-        let Prompt {
-            source,
-            mut context,
-        } = running.prompt;
-        // What others said is nobody's business, not even that they said it.
-        let cached_tokens = cached(&output, context.len()).min(running.known);
-        let prompt_tokens = source.len() + context.len();
-        context.extend(&output.tokens);
         let done = Done {
+            // What others said is nobody's business, not even that they said it.
+            cached_tokens: cached(&output, job.prompt.context.len()).min(running.known),
+            queued: started - job.submitted,
             output,
-            cached_tokens,
-            queued: running.times.started - running.times.submitted,
         };
-        self.log(&running.id, &running.times, &outcome, &done, prompt_tokens);
+        let prompt_tokens = job.prompt.source.len() + job.prompt.context.len();
+        self.log(&job, running.first_token, &outcome, &done);
+        let mut context = job.prompt.context;
+        context.extend(&done.output.tokens);
         let idle = IdleSession {
             cascade,
             participant: running.participant,
-            settings: running.settings,
-            owner: Some(running.owner),
-            source,
+            settings: job.settings,
+            owner: Some(job.owner),
+            source: job.prompt.source,
             context,
         };
-        self.release(Some(idle), &running.times.started, &running.reservation);
+        self.release(Some(idle), &started, &running.reservation);
         match outcome {
-            Outcome::Failed(failure) => {
-                self.metrics.failed();
-                running.answer.fail(failure);
-            }
+            Outcome::Failed(failure) => self.fail(job.answer, failure),
             Outcome::Abandoned => {
                 self.metrics.abandoned();
-                running.answer.fail(Failure::Lost);
+                job.answer.fail(Failure::Lost);
             }
             _ => {
-                let latency = running.times.submitted.elapsed();
-                self.metrics.done(&done, prompt_tokens, latency);
-                running.answer.done(done);
+                self.metrics.done(&done, prompt_tokens, job.submitted);
+                job.answer.done(done);
             }
         }
     }
 
-    /// Ends an answer whose cascade cannot be used again.
-    fn give_up(&self, running: Running) {
-        tracing::error!(
-            request = &*running.id,
-            "a step panicked; its session is given up"
-        );
+    fn fail(&self, answer: AnswerSender, failure: Failure) {
         self.metrics.failed();
-        running.answer.fail(Failure::Lost);
-        drop(running.generation);
-        self.release(None, &running.times.started, &running.reservation);
+        answer.fail(failure);
     }
 
-    fn log(&self, id: &str, times: &Times, outcome: &Outcome, done: &Done, prompt_tokens: usize) {
-        let output = &done.output;
+    fn log(&self, job: &Job, first_token: Option<Instant>, outcome: &Outcome, done: &Done) {
+        let (id, output) = (&*job.id, &done.output);
         let finish = match outcome {
             Outcome::Abandoned => "abandoned",
             Outcome::Failed(_) => "failed",
@@ -657,13 +616,13 @@ impl Scheduler {
         tracing::info!(
             request = id,
             finish,
-            prompt_tokens,
+            prompt_tokens = job.prompt.source.len() + job.prompt.context.len(),
             cached_tokens = done.cached_tokens,
             tokens = output.tokens.len(),
             forwards = output.steps.len(),
             queue_ms = millis(done.queued),
-            first_token_ms = times.first_token.map(|at| millis(at - times.submitted)),
-            total_ms = millis(times.submitted.elapsed()),
+            first_token_ms = first_token.map(|at| millis(at - job.submitted)),
+            total_ms = millis(job.submitted.elapsed()),
             "answered"
         );
         if self.log_text {

@@ -120,8 +120,8 @@ impl Served {
         })
     }
 
-    /// The same with sessions that take turns of one step, as they do on a GPU, in place of sharing
-    /// forwards: to compare the two.
+    /// Has sessions take turns of one step, as they do on a GPU, in place of sharing forwards: to
+    /// compare the two.
     pub fn taking_turns(self) -> Self {
         Self {
             shares_forwards: false,

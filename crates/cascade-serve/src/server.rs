@@ -110,11 +110,8 @@ impl Server {
 
 impl Parts {
     async fn serve(mut self) -> Result<()> {
-        let name = self
-            .options
-            .name
-            .clone()
-            .unwrap_or_else(|| self.served.name().to_owned());
+        let name = self.options.name.clone();
+        let name = name.unwrap_or_else(|| self.served.name().to_owned());
         let (levels, forwards) = (self.served.level_names(), self.served.forwards());
         let metrics = Arc::new(Metrics::new(&name, &levels, forwards));
         let (served, measured) = (Arc::clone(&self.served), Arc::clone(&metrics));

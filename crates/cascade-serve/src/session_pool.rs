@@ -59,9 +59,9 @@ impl<C> SessionPool<C> {
         self.idle.push(idle);
     }
 
-    /// Of the cascades that an `owner` may have, the one that knows most of a prompt, if
-    /// that saves work: one of whose tokens the prompt shares half at least, or, where no `room` is
-    /// left for another cascade, the one that was used longest ago.
+    /// Takes the cascade that knows most of a prompt, if an `owner` may have it and it saves work:
+    /// the prompt must share at least half of its tokens. If none does, and there is no `room` for
+    /// another cascade, takes the one that was used longest ago.
     pub(crate) fn take(
         &mut self,
         settings: &SpeculationSettings,

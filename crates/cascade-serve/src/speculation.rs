@@ -19,7 +19,7 @@ pub(crate) struct SpeculationSettings {
     lenience: Lenience,
     placement: Placement,
     max_nodes: usize,
-    /// Of all neural drafters, in place of each one's own.
+    /// The branching of all neural drafters, in place of each one's own.
     branching: Option<Branching>,
     /// Whether the end token of the chat template ends an answer too.
     pub(crate) chat: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Speculation {
 }
 
 impl SpeculationSettings {
-    /// As the configuration says.
+    /// The settings of the configuration.
     pub(crate) fn of(config: &Config, chat: bool) -> Self {
         Self {
             schedule: config.schedule().clone(),

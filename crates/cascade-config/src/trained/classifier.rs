@@ -121,18 +121,7 @@ impl ClassifierFile {
                 settings.version
             ));
         }
-        let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
-        let mut parts: HashMap<String, Vec<f32>> = HashMap::new();
-        for (name, view) in tensors.iter() {
-            if view.dtype() != Dtype::F32 {
-                return Err(format!("`{name}` is {:?}, not F32", view.dtype()));
-            }
-            let numbers = view
-                .data()
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            parts.insert(name.to_owned(), numbers.collect());
-        }
+        let mut parts = numbers(bytes)?;
         let mut take = |name: &str| parts.remove(name).ok_or(format!("it has no `{name}`"));
         let weights = ClassifierWeights {
             mean: take("mean")?,
@@ -176,4 +165,21 @@ impl ClassifierFile {
         let bytes = tensors.to_bytes(SETTINGS, settings);
         bytes.map_err(|error| written(&error))
     }
+}
+
+/// The tensors of a file, by name.
+fn numbers(bytes: &[u8]) -> Result<HashMap<String, Vec<f32>>, String> {
+    let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+    let mut parts = HashMap::new();
+    for (name, view) in tensors.iter() {
+        if view.dtype() != Dtype::F32 {
+            return Err(format!("`{name}` is {:?}, not F32", view.dtype()));
+        }
+        let numbers = view
+            .data()
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        parts.insert(name.to_owned(), numbers.collect());
+    }
+    Ok(parts)
 }

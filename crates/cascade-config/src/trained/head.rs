@@ -234,14 +234,14 @@ fn check(settings: &HeadSettings, weights: &HeadWeights) -> Result<(), String> {
 
 /// A tensor's place in the network: its layer, whether it belongs to a residual layer, and the
 /// part.
-struct Place<'n> {
+struct TensorPlace<'n> {
     prefix: &'n str,
     layer: usize,
     residual: bool,
     part: &'n str,
 }
 
-impl Place<'_> {
+impl TensorPlace<'_> {
     fn shape(&self, size: usize) -> Vec<usize> {
         match (self.residual, self.part) {
             (true, "weight") => vec![size, size],
@@ -252,8 +252,8 @@ impl Place<'_> {
     }
 }
 
-/// Of `PREFIX.I.linear.PART` or `PREFIX.I.PART`.
-fn place(name: &str) -> Option<Place<'_>> {
+/// The place that a name, `PREFIX.I.linear.PART` or `PREFIX.I.PART`, stands for.
+fn place(name: &str) -> Option<TensorPlace<'_>> {
     let (rest, part) = name.rsplit_once('.')?;
     if !matches!(part, "weight" | "bias") {
         return None;
@@ -263,7 +263,7 @@ fn place(name: &str) -> Option<Place<'_>> {
         None => (rest, false),
     };
     let (prefix, layer) = rest.rsplit_once('.').unwrap_or(("", rest));
-    Some(Place {
+    Some(TensorPlace {
         prefix,
         layer: layer.parse().ok()?,
         residual,

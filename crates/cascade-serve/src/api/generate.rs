@@ -59,7 +59,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Of a response that begins now.
+    /// The head of a response that begins now.
     fn new(model: &str, form: Form) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let kind = match form {

@@ -20,7 +20,7 @@ pub(crate) struct Logprobs {
 #[derive(Debug)]
 struct Entry {
     token: TokenId,
-    /// Of the first token of a prompt, which follows nothing, there is none.
+    /// None for the first token of a prompt, which follows nothing.
     logprob: Option<f64>,
     top: Vec<(TokenId, f64)>,
 }

@@ -46,7 +46,7 @@ struct Chunks {
 struct Choice {
     /// Bytes of text that were sent.
     sent: usize,
-    /// Of the next token, for log probabilities.
+    /// The offset of the next token, for log probabilities.
     offset: Offset,
     steps: usize,
 }

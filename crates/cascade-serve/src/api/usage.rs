@@ -36,7 +36,7 @@ struct Level {
 }
 
 impl Usage {
-    /// Of prompts that have so many tokens together; each counts once, whatever its choices.
+    /// The usage of prompts with so many tokens together; each counts once, whatever its choices.
     pub(crate) fn new(prompt_tokens: usize, enabled: bool, seed: u64) -> Self {
         Self {
             prompt_tokens,
