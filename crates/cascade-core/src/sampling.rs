@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(crumb.support().len(), 2, "4e-18, which is lost in the sum");
     }
 
-    /// Of equal tokens whose weights add up to the goal exactly, none is kept beyond it.
+    /// Equal tokens whose weights add up to the share exactly are kept, and none beyond them.
     #[test]
     fn a_nucleus_ends_where_its_share_is_reached() {
         for (top_p, kept) in [(0.25, 32), (0.3125, 40), (0.5, 64), (0.75, 96)] {
