@@ -358,7 +358,8 @@ impl Runner {
         let before = self.plainly(prompt, plain_first)?;
         let generation = Timed::of(|| {
             self.cascade
-                .generate_tokens_with(&tokens, &self.options, on_event)
+                .start_tokens(&tokens, &self.options)
+                .and_then(|generation| generation.run_with(on_event))
                 .with_context(|| question.place())
         })?;
         let after = self.plainly(prompt, !plain_first)?;
@@ -380,10 +381,8 @@ impl Runner {
             let tokens = prompt.encode(&self.cascade)?;
             let on_event = |_: Event<'_>| interrupt::unless_requested();
             let generation = Timed::of(|| {
-                let options = &self.options;
-                Ok(self
-                    .cascade
-                    .generate_tokens_with(&tokens, options, on_event)?)
+                let generation = self.cascade.start_tokens(&tokens, &self.options)?;
+                Ok(generation.run_with(on_event)?)
             })?;
             let after = self.plainly(prompt, !plain_first)?;
             match before.or(after).filter(|_| !interrupt::requested()) {
@@ -401,7 +400,7 @@ impl Runner {
         let tokens = prompt.encode(plain)?;
         let on_event = |_: Event<'_>| interrupt::unless_requested();
         let options = &self.options;
-        let plain = Timed::of(|| Ok(plain.generate_tokens_with(&tokens, options, on_event)?))?;
+        let plain = Timed::of(|| Ok(plain.start_tokens(&tokens, options)?.run_with(on_event)?))?;
         Ok(Some(plain))
     }
 }

@@ -105,7 +105,7 @@ impl Sampling {
         })
     }
 
-    /// By what logits are divided.
+    /// The divisor of logits.
     pub fn temperature(&self) -> f32 {
         self.temperature
     }
@@ -115,7 +115,7 @@ impl Sampling {
         self.top_k
     }
 
-    /// To what probability the tokens that are kept sum at least, if not all are.
+    /// The probability that the tokens that are kept reach together, if not all are kept.
     pub fn top_p(&self) -> Option<f32> {
         self.top_p
     }

@@ -400,7 +400,7 @@ fn splitmix(x: u64) -> u64 {
 /// A random source that follows a given path of outcomes and accumulates its probability.
 #[derive(Debug, Default)]
 pub struct Exhaustive {
-    /// Which branch to take at each decision; beyond its end, the first.
+    /// The branch to take at each decision; the first branch at all later ones.
     path: Vec<usize>,
     /// How many branches each decision had.
     branches: Vec<usize>,

@@ -92,7 +92,8 @@ fn answers<'a>(
         let tokens = question.prompt.encode(cascade)?;
         let on_event = |_: cascade_engine::Event<'_>| interrupt::unless_requested();
         let generation = cascade
-            .generate_tokens_with(&tokens, &options, on_event)
+            .start_tokens(&tokens, &options)
+            .and_then(|generation| generation.run_with(on_event))
             .with_context(|| question.place())?;
         let text = generation.text.as_deref().unwrap_or_default();
         texts.push(text.trim().to_owned());

@@ -23,7 +23,7 @@ pub struct NeuralOptions {
     pub rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub branching: Branching,
-    /// Which tokens it drafts, at most.
+    /// The tokens that it may draft.
     pub vocabulary: DraftVocabulary,
 }
 

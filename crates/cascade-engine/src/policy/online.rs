@@ -55,10 +55,10 @@ pub struct OnlineSchedule {
     assumed: AssumedCosts,
     shared: Vec<Option<SharedPrices>>,
     roles: Vec<Role>,
-    /// By level: the target, then each drafter as a reviewer of those below it.
+    /// The state of each level as a reviewer: the target, then each drafter.
     reviewers: Vec<ReviewerState>,
     pending: Pending,
-    /// By level, of statistical drafters.
+    /// What each statistical drafter does in a step, by level.
     learners: Vec<Learner>,
 }
 
@@ -254,7 +254,7 @@ impl ReviewerState {
         self.part(self.company())
     }
 
-    /// This text's part of a forward of a row of each text, in forwards of one row.
+    /// What this text pays of a forward with one row of each text, in forwards of one row.
     fn part(&self, company: Company) -> f64 {
         self.prices.costs.at(company.texts) / company.texts
     }
@@ -381,9 +381,9 @@ struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     drafter: LevelId,
-    /// To draft it.
+    /// What drafting the token costs.
     token: f64,
-    /// To review it.
+    /// What reviewing the token costs.
     row: f64,
 }
 
@@ -711,7 +711,7 @@ impl OnlineSchedule {
         tries
     }
 
-    /// Which nodes of a proposal are worth their rows.
+    /// Finds the nodes of a proposal that are worth their rows.
     fn worthwhile(&self, reviewer: usize, state: &DraftState<'_>, proposal: &Shadow) -> Kept {
         let own = &self.reviewers[reviewer];
         let acceptance = &own.drafters[proposal.drafter.0].stated;
@@ -736,8 +736,10 @@ impl OnlineSchedule {
         let along: Vec<f64> = std::iter::once(survival).chain(along).collect();
         let at = Tip::of(state);
         let any = self.best_handover(reviewer, at, &along, price, |_| true);
-        let offer = any.0.as_ref();
-        let offer = offer.map(|offer| (offer.drafter, offer.balance - best));
+        let offer = any
+            .0
+            .as_ref()
+            .map(|offer| (offer.drafter, offer.balance - best));
         let worth = |level| self.is_worth_reading(reviewer, level);
         let (handover, without) = if self.neural_below(own.draft.neural).all(worth) {
             any
@@ -766,7 +768,7 @@ impl OnlineSchedule {
         }
     }
 
-    /// Which nodes of a tree that a neural drafter grows are worth another forward: those that pay
+    /// Finds the nodes of a neural drafter's tree that are worth another forward: those that pay
     /// themselves and whose best child will, if all these children are worth the forward.
     fn worth_children(
         &self,
