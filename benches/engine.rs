@@ -58,7 +58,8 @@ fn generate(cascade: &mut Cascade, prompts: &[String]) -> Spent {
     let options = Options::default().with_max_new_tokens(MAX_NEW_TOKENS);
     let mut spent = Spent::default();
     for prompt in prompts {
-        let generation = cascade.generate_with(prompt, &options, |event| {
+        let started = cascade.start(prompt, &options).expect("the demo answers");
+        let generation = started.run_with(|event| {
             black_box(event);
             ControlFlow::Continue(())
         });

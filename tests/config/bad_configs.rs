@@ -78,6 +78,8 @@ fn unknown_and_misplaced_keys() {
         &nested,
         &["bad.yaml", "unknown field `max_tokens`", "`max_new_tokens`"],
     );
+    let lossy = message("max_new_tokens: 20", "max_new_tokens: 20, lossy: 0.1");
+    assert_says(&lossy, &["bad.yaml", "unknown field `lossy`"]);
     let drafter = message("max_gram: {", "maxgram: {");
     assert_says(
         &drafter,

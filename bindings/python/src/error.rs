@@ -48,7 +48,7 @@ fn message(chain: &[&(dyn Error + 'static)]) -> String {
     message
 }
 
-/// For `map_err`.
+/// Turns an error of the library into an exception; an argument of `map_err`.
 pub(crate) fn to_python(error: impl Error + 'static) -> PyErr {
     raised(&error)
 }

@@ -99,7 +99,7 @@ impl PyScorer {
         })
     }
 
-    /// That it speaks no tokens but its own.
+    /// Checks that the scores name no token outside the vocabulary.
     fn in_vocabulary(&self, scores: &Scores) -> Result<()> {
         let vocab_size = self.vocab_size;
         let outside = |&&token: &&TokenId| token as usize >= vocab_size;

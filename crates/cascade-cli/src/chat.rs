@@ -242,7 +242,8 @@ impl Conversation {
         };
         let generation = self
             .cascade
-            .generate_tokens_with(prompt, &self.options, &mut on_event)?;
+            .start_tokens(prompt, &self.options)?
+            .run_with(&mut on_event)?;
         written?;
         Ok(generation)
     }

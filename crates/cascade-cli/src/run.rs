@@ -295,7 +295,8 @@ impl Runner {
         let tokens = prompt.encode(&self.cascade)?;
         let generation = Timed::of(|| {
             self.cascade
-                .generate_tokens_with(&tokens, &self.options, on_event)
+                .start_tokens(&tokens, &self.options)
+                .and_then(|generation| generation.run_with(on_event))
                 .with_context(|| question.place())
         })?;
         let after = self.plainly(prompt, !plain_first)?;
@@ -309,8 +310,12 @@ impl Runner {
         };
         let tokens = prompt.encode(plain)?;
         let options = &self.options;
-        Timed::of(|| Ok(plain.generate_tokens_with(&tokens, options, unless_interrupted)?))
-            .map(Some)
+        Timed::of(|| {
+            Ok(plain
+                .start_tokens(&tokens, options)?
+                .run_with(unless_interrupted)?)
+        })
+        .map(Some)
     }
 }
 

@@ -34,7 +34,7 @@
 //! let options = config.generation.options();
 //! let prompt = "Question: Ann has 12 shells. Tom has 3 times as many. \
 //!     How many shells have the two? Answer:";
-//! let generation = cascade.generate_with(prompt, &options, |event| {
+//! let generation = cascade.start(prompt, &options)?.run_with(|event| {
 //!     if let Event::Text { text, .. } = event {
 //!         print!("{text}");
 //!     }

@@ -62,7 +62,7 @@ impl Advice {
         self.rows.row(TokenTree::row(row.0))
     }
 
-    /// Of each node of a tree, whether its probability was advised: whether there is a row after
+    /// Whether the probability of each node of a tree was advised: whether there is a row after
     /// its parent.
     pub fn advised(&self, tree: &TokenTree) -> Vec<bool> {
         let rows = self.rows_of(tree);
@@ -78,7 +78,7 @@ impl Advice {
         self.root().is_some() && self.rows_of(tree).iter().all(Option::is_some)
     }
 
-    /// Of each node of a tree, the row after it.
+    /// The row after each node of a tree, if there is one.
     fn rows_of(&self, tree: &TokenTree) -> Vec<Option<AdvisedRow>> {
         let mut rows: Vec<Option<AdvisedRow>> = Vec::with_capacity(tree.len());
         for node in 0..tree.len() {

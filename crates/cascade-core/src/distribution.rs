@@ -17,9 +17,9 @@ pub struct Distribution {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Weights {
-    /// From softmax, in f32.
+    /// Weights of a softmax, in f32.
     Single(Dense<f32>),
-    /// For computations that need f64 precision.
+    /// Weights of computations that need f64 precision.
     Double(Dense<f64>),
     /// Tokens in ascending order and their weights, all positive.
     Sparse {
@@ -114,7 +114,7 @@ pub enum ImproperDistribution {
     Weight {
         /// The token.
         token: TokenId,
-        /// Its weight.
+        /// Weight of the token.
         weight: f64,
     },
     /// Weights whose sum overflows.
@@ -209,7 +209,7 @@ impl Distribution {
         }
     }
 
-    /// From one weight per token: finite, non-negative, and not all 0.
+    /// A distribution with one weight per token: finite, non-negative, and not all 0.
     pub(crate) fn dense(weights: Vec<f32>) -> Self {
         let dense = Dense::new(weights);
         Self {
@@ -219,7 +219,8 @@ impl Distribution {
         }
     }
 
-    /// From the weights of some tokens, in ascending order: finite, positive, and at least one.
+    /// A distribution with the weights of some tokens, in ascending order: finite, positive, and at
+    /// least one.
     pub(crate) fn from_single(vocab_size: usize, support: &[(TokenId, f32)]) -> Self {
         if !is_sparse(vocab_size, support.len()) {
             let mut dense = vec![0.0; vocab_size];

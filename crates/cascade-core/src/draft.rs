@@ -77,7 +77,7 @@ pub struct Candidate {
 pub struct Draft {
     tree: TokenTree,
     proposers: Vec<LevelId>,
-    /// In the order in which they were pushed.
+    /// The draws, in the order in which they were pushed.
     draws: Vec<Candidate>,
 }
 

@@ -34,8 +34,8 @@ impl Budget {
 pub struct ScoredTree {
     tree: TokenTree,
     nodes: Vec<Estimate>,
-    /// Of tokens that were drawn from a distribution, and point masses among them, in order; none
-    /// if all are point masses.
+    /// The candidates in order, if a token among them was drawn from a distribution; empty if all
+    /// are point masses.
     draws: Vec<Candidate>,
 }
 
@@ -71,9 +71,9 @@ impl ScoredTree {
         self.add(token, parent, None)
     }
 
-    /// The same with an estimate of the probability, in `[0, 1]`, that the token is accepted given
-    /// that its parent is. Estimates affect how much is drafted (stop rules, schedules), never what
-    /// is accepted.
+    /// Adds a point mass, with an estimate of the probability, in `[0, 1]`, that the token is
+    /// accepted given that its parent is. Estimates affect how much is drafted (stop rules,
+    /// schedules), never what is accepted.
     pub fn push_estimated(
         &mut self,
         token: TokenId,
@@ -221,12 +221,12 @@ impl<'a> Observation<'a> {
         self.argmax.is_empty()
     }
 
-    /// The same with the most probable tokens of each row.
+    /// Adds the most probable tokens of each row.
     pub const fn with_top(self, top: Option<&'a Top>) -> Self {
         Self { top, ..self }
     }
 
-    /// The same with hidden states.
+    /// Adds the hidden states of the rows.
     pub const fn with_hidden(self, hidden: Option<&'a HiddenStates>) -> Self {
         Self { hidden, ..self }
     }
@@ -252,7 +252,7 @@ impl<'a> Guidance<'a> {
         }
     }
 
-    /// The same with advice.
+    /// Adds the advice of a neural drafter.
     pub const fn with_advice(mut self, advice: &'a Advice) -> Self {
         self.advice = Some(advice);
         self

@@ -53,7 +53,7 @@ impl HiddenLayers {
         all.fold(Self::LAST, Self::with)
     }
 
-    /// The same with one more.
+    /// Adds a layer to the set.
     ///
     /// # Panics
     /// If it enters a layer from number [`MOST`](Self::MOST) on.
@@ -113,7 +113,7 @@ pub struct HiddenStates {
 }
 
 impl HiddenStates {
-    /// The same with one more matrix: rows of the context, if some [were
+    /// Adds the states of a layer: rows of the context, if some [were
     /// wanted](crate::Want::hidden_after), the last of which is the row after the context, then one
     /// for each node.
     pub fn with(mut self, layer: HiddenLayer, states: Matrix) -> Self {

@@ -178,9 +178,9 @@ impl Noise for SeededNoise {
         exponential_of(self.number(upper, position, token))
     }
 
-    /// As defined, but most tokens are found unable to win by half of their noise, without a
-    /// logarithm, and blocks that cannot win by their weight alone. Cost: ten rounds of integer
-    /// arithmetic for four tokens, in vector instructions.
+    /// The tokens that arrive first. Most tokens are found unable to win by half of their noise,
+    /// without a logarithm, and blocks that cannot win by their weight alone. Cost: ten rounds of
+    /// integer arithmetic for four tokens, in vector instructions.
     fn first(&self, position: u64, p: &Distribution, count: usize) -> Vec<TokenId> {
         let mut leaders = Leaders::new(count);
         let position = halves(position);

@@ -105,7 +105,7 @@ impl Sampling {
         })
     }
 
-    /// By what logits are divided.
+    /// The divisor of logits.
     pub fn temperature(&self) -> f32 {
         self.temperature
     }
@@ -115,7 +115,7 @@ impl Sampling {
         self.top_k
     }
 
-    /// To what probability the tokens that are kept sum at least, if not all are.
+    /// The probability that the tokens that are kept reach together, if not all are kept.
     pub fn top_p(&self) -> Option<f32> {
         self.top_p
     }
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(crumb.support().len(), 2, "4e-18, which is lost in the sum");
     }
 
-    /// Of equal tokens whose weights add up to the goal exactly, none is kept beyond it.
+    /// Equal tokens whose weights add up to the share exactly are kept, and none beyond them.
     #[test]
     fn a_nucleus_ends_where_its_share_is_reached() {
         for (top_p, kept) in [(0.25, 32), (0.3125, 40), (0.5, 64), (0.75, 96)] {

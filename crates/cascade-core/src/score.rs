@@ -29,9 +29,9 @@ pub struct Want {
     pub entropy: bool,
     /// The hidden states that are wanted of each row.
     pub hidden: HiddenLayers,
-    /// Of which rows of the context hidden states are wanted, too: those after its first so many
-    /// tokens, and after all longer beginnings of it. `None` for no others than the answer's. A
-    /// model computes rows again that it has cached, so it costs what reading these tokens does.
+    /// From which row of the context on hidden states are wanted too: the row after its first
+    /// `hidden_after` tokens, and all later ones. `None` for those of the tree's rows alone. A
+    /// model computes rows again that it has cached, so it costs as much as reading these tokens.
     pub hidden_after: Option<usize>,
 }
 
@@ -191,12 +191,12 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// The same with these most probable tokens, one for each row.
+    /// Sets the most probable token of each row.
     pub fn with_argmax(self, argmax: Vec<TokenId>) -> Self {
         Self { argmax, ..self }
     }
 
-    /// The same with these probabilities.
+    /// Sets the gathered probabilities.
     pub fn with_gathered(self, gathered: impl Into<Option<GatheredProbs>>) -> Self {
         Self {
             gathered: gathered.into(),
@@ -204,7 +204,7 @@ impl Scores {
         }
     }
 
-    /// The same with these most probable tokens and their probabilities.
+    /// Sets the most probable tokens of each row and their probabilities.
     pub fn with_top(self, top: impl Into<Option<Top>>) -> Self {
         Self {
             top: top.into(),
@@ -212,7 +212,7 @@ impl Scores {
         }
     }
 
-    /// The same with these logits.
+    /// Sets the logits.
     pub fn with_logits(self, logits: impl Into<Option<Matrix>>) -> Self {
         Self {
             logits: logits.into(),
@@ -220,7 +220,7 @@ impl Scores {
         }
     }
 
-    /// The same with these entropies, one for each row.
+    /// Sets the entropy of each row.
     pub fn with_entropy(self, entropy: impl Into<Option<Vec<f32>>>) -> Self {
         Self {
             entropy: entropy.into(),
@@ -228,7 +228,7 @@ impl Scores {
         }
     }
 
-    /// The same with these hidden states.
+    /// Sets the hidden states.
     pub fn with_hidden(self, hidden: impl Into<HiddenStates>) -> Self {
         Self {
             hidden: hidden.into(),
@@ -236,7 +236,7 @@ impl Scores {
         }
     }
 
-    /// The same with this number of computed rows.
+    /// Sets the number of computed rows.
     pub fn with_rows_computed(self, rows_computed: usize) -> Self {
         Self {
             rows_computed,

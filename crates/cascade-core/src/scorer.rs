@@ -45,12 +45,12 @@ impl ScorerInfo {
         }
     }
 
-    /// The same over a vocabulary of another size.
+    /// Sets the size of the vocabulary.
     pub const fn with_vocab_size(self, vocab_size: usize) -> Self {
         Self { vocab_size, ..self }
     }
 
-    /// The same with this many positions.
+    /// Sets the number of positions.
     pub const fn with_max_context(self, max_context: Option<usize>) -> Self {
         Self {
             max_context,
@@ -58,22 +58,22 @@ impl ScorerInfo {
         }
     }
 
-    /// The same with trees of at most so many nodes.
+    /// Sets the largest tree that a forward scores, in nodes.
     pub const fn with_max_nodes(self, max_nodes: Option<usize>) -> Self {
         Self { max_nodes, ..self }
     }
 
-    /// The same with at most so many of the most probable tokens.
+    /// Sets how many of the most probable tokens a row has at most.
     pub const fn with_max_top(self, max_top: Option<usize>) -> Self {
         Self { max_top, ..self }
     }
 
-    /// The same with these hidden states to give.
+    /// Sets the hidden states that the model gives.
     pub const fn with_hidden(self, hidden: HiddenLayers) -> Self {
         Self { hidden, ..self }
     }
 
-    /// The same with these hidden states of the target to observe.
+    /// Sets the target's hidden states that the model observes.
     pub const fn observing(self, observes: HiddenLayers) -> Self {
         Self { observes, ..self }
     }

@@ -80,7 +80,7 @@ impl ToyScorer {
         }
     }
 
-    /// The same model, reading its prompt as `architecture` does.
+    /// Reads the prompt as `architecture` does.
     pub fn with_architecture(self, architecture: Architecture) -> Self {
         Self {
             architecture,
@@ -88,7 +88,7 @@ impl ToyScorer {
         }
     }
 
-    /// The same model limited to `positions` positions.
+    /// Limits the model to `positions` positions.
     pub fn with_max_context(self, positions: usize) -> Self {
         Self {
             max_context: Some(positions),
@@ -96,7 +96,7 @@ impl ToyScorer {
         }
     }
 
-    /// The same model, logging its calls to `log`.
+    /// Logs the calls of the model to `log`.
     pub fn with_log(self, log: &CallLog) -> Self {
         Self {
             log: Arc::clone(log),
@@ -122,7 +122,7 @@ impl ToyScorer {
             .collect()
     }
 
-    /// Of each row the sum of its weights, plus, entering a layer, half its number.
+    /// Hidden states: the sum of a row's weights, plus half the number of the layer that it enters.
     fn hidden(&self, context: &[TokenId], rows: &[ToyRow], want: Want) -> Result<HiddenStates> {
         if let Some(layer) = want.hidden.lacking_in(HiddenLayers::up_to(LAYERS)) {
             let model = "a toy of two layers";
@@ -179,7 +179,7 @@ impl ToyScorer {
     }
 }
 
-/// Of the tree's nodes, and of the most probable tokens.
+/// The probabilities of the tree's nodes, and of the most probable tokens.
 fn gathered(rows: &[ToyRow], tree: &TokenTree) -> GatheredProbs {
     let most = rows
         .iter()
@@ -217,7 +217,7 @@ impl ToyDrafter {
         }
     }
 
-    /// The same with independent draws, if the generation draws.
+    /// Draws siblings independently, with replacement, if the generation draws.
     pub fn with_replacement(self) -> Self {
         Self {
             replacement: true,
@@ -400,7 +400,7 @@ fn splitmix(x: u64) -> u64 {
 /// A random source that follows a given path of outcomes and accumulates its probability.
 #[derive(Debug, Default)]
 pub struct Exhaustive {
-    /// Which branch to take at each decision; beyond its end, the first.
+    /// The branch to take at each decision; the first branch at all later ones.
     path: Vec<usize>,
     /// How many branches each decision had.
     branches: Vec<usize>,

@@ -24,7 +24,7 @@ pub struct AssumedTime<S> {
 #[derive(Clone, Debug)]
 enum Moves {
     Clock(VirtualClock),
-    /// That of a level's forwards, with other texts.
+    /// The time of a level's forwards, which it shares with other texts.
     Batch(VirtualText, usize),
 }
 

@@ -36,7 +36,7 @@ impl DecodingState {
         }
     }
 
-    /// The same with other noise.
+    /// Races with this noise, if tokens are sampled.
     pub(crate) fn with_noise(self, noise: impl Noise + Send + 'static) -> Self {
         match self {
             Self::Greedy => Self::Greedy,
@@ -46,7 +46,7 @@ impl DecodingState {
         }
     }
 
-    /// The same with draws from this source.
+    /// Draws from this source, if tokens are sampled.
     pub(crate) fn with_random(self, random: impl RandomSource + Send + 'static) -> Self {
         match self {
             Self::Greedy => Self::Greedy,

@@ -5,7 +5,7 @@ use cascade_verify::LeniencePolicy;
 
 /// The settings of drafting that belong neither to a model nor to a policy.
 pub(crate) struct DraftSettings {
-    /// For reviews by drafters. The target's is strict.
+    /// Lenience of reviews by drafters. The target's is strict.
     pub(crate) lenience: LeniencePolicy,
     /// Maximum number of nodes of a draft, for every reviewer.
     pub(crate) max_nodes: usize,

@@ -61,7 +61,8 @@ pub struct Generation<C = Cascade> {
 }
 
 impl Cascade {
-    /// Generates from a text prompt.
+    /// Generates from a text prompt. [`start`](Self::start) and
+    /// [`run_with`](Generation::run_with) do so with a callback for each event.
     ///
     /// # Errors
     /// As [`generate_tokens`](Self::generate_tokens); [`Error::NoCodec`]; [`Error::EmptyPrompt`] if
@@ -70,21 +71,8 @@ impl Cascade {
         self.start(prompt, options)?.run()
     }
 
-    /// As [`generate`](Self::generate), and calls `on_event` for every event as it happens; the
-    /// callback may end the generation.
-    ///
-    /// # Errors
-    /// As [`generate`](Self::generate).
-    pub fn generate_with(
-        &mut self,
-        prompt: &str,
-        options: &Options,
-        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<GenerationOutput> {
-        self.start(prompt, options)?.run_with(on_event)
-    }
-
-    /// Generates from a tokenized prompt.
+    /// Generates from a tokenized prompt. [`start_tokens`](Self::start_tokens) and
+    /// [`run_with`](Generation::run_with) do so with a callback for each event.
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`]; [`Error::NoCodec`] if there are stop
@@ -96,20 +84,6 @@ impl Cascade {
         options: &Options,
     ) -> Result<GenerationOutput> {
         self.start_tokens(prompt, options)?.run()
-    }
-
-    /// As [`generate_tokens`](Self::generate_tokens), and calls `on_event` for every event as it
-    /// happens; the callback may end the generation.
-    ///
-    /// # Errors
-    /// As [`generate_tokens`](Self::generate_tokens).
-    pub fn generate_tokens_with(
-        &mut self,
-        prompt: &Prompt,
-        options: &Options,
-        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<GenerationOutput> {
-        self.start_tokens(prompt, options)?.run_with(on_event)
     }
 
     /// Starts a generation from a text prompt. Nothing is computed before the first

@@ -22,7 +22,7 @@ pub struct Usage {
     pub rows: u64,
     /// Additional rows, computed because the model had not yet seen tokens that others produced.
     pub catch_up_rows: u64,
-    /// Such rows of the first forward of a generation: the prompt.
+    /// Rows of the prompt, in the first forward of a generation.
     pub prefill_rows: u64,
     /// Time spent in the model, including encoding of the source.
     pub time: Duration,

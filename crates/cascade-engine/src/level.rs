@@ -24,9 +24,9 @@ pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
 
 /// One drafter.
 pub(crate) enum Level {
-    /// It reviews what the levels below it draft, and adds a token of its own.
+    /// A model that reviews what the levels below it draft, and adds a token of its own.
     Neural(Neural),
-    /// It proposes directly.
+    /// A drafter that proposes directly.
     Statistical(Statistical),
 }
 

@@ -16,7 +16,7 @@ use crate::Result;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TokenLogprobs {
-    /// Of the emitted token.
+    /// The log probability of the emitted token.
     pub logprob: f64,
     /// The most probable tokens in descending order, ties by lower id; −∞ for a probability of 0.
     pub top: Vec<(TokenId, f64)>,

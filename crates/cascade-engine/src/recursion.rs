@@ -108,8 +108,9 @@ impl Recursion {
         Ok(Drafted { draft, turns })
     }
 
-    /// The chunk that the first of `levels` drafts in a turn, after what `builder` holds, and how long that took. No
-    /// time if tokens are [drawn](DecodingState::is_drawn): then drafts must not depend on it.
+    /// The chunk that the first of `levels` drafts in a turn, after what `builder` holds, and how
+    /// long that took. No time if tokens are [drawn](DecodingState::is_drawn): then drafts must not
+    /// depend on it.
     fn turn(
         &mut self,
         levels: &mut [Level],

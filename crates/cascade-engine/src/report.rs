@@ -12,14 +12,14 @@ use crate::{DraftNode, Finish, Step, TokenLogprobs, Usage};
 pub struct StepReport {
     /// Tokens that the step emitted, in order.
     pub tokens: Vec<TokenId>,
-    /// For each of them, the model that proposed it first.
+    /// The model that first proposed each token.
     pub proposers: Vec<LevelId>,
     /// The text that became final, piece by piece; empty without a codec. It may lag behind the
     /// tokens, as [`Event::Text`](crate::Event::Text) does.
     pub text: Vec<TextPiece>,
     /// Nodes that the target verified and accepted.
     pub step: Step,
-    /// By level: drafted and accepted nodes, and usage; the target first.
+    /// What each level did: drafted and accepted nodes, and usage; the target first.
     pub levels: Vec<LevelStep>,
     /// Where the time went.
     pub timings: StepTimings,
@@ -63,9 +63,9 @@ pub struct StepTimings {
     pub drafting: Duration,
     /// The target's forward.
     pub forward: Duration,
-    /// From the target's scores to the verdict.
+    /// Time from the target's scores to the verdict.
     pub verification: Duration,
-    /// From the verdict to the last emitted token, including decoding of text,
+    /// Time from the verdict to the last emitted token, including decoding of text,
     /// and learning from the step.
     pub emission: Duration,
 }

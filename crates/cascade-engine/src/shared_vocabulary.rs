@@ -33,7 +33,7 @@ impl DraftVocabulary {
         }
     }
 
-    /// The same without some tokens, such as those that stand for one thing in the drafter and for
+    /// Leaves out some tokens, such as those that stand for one thing in the drafter and for
     /// another in the target.
     pub fn without(self, tokens: impl IntoIterator<Item = TokenId>) -> Self {
         let mut except: Vec<TokenId> = self.except.iter().copied().chain(tokens).collect();

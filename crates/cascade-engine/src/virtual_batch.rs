@@ -20,9 +20,9 @@ pub struct VirtualBatch {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// For each text: that it is its turn.
+    /// Wakes each text when it is its turn.
     turns: Vec<Condvar>,
-    /// By level.
+    /// The prices that the texts share, by level.
     prices: Vec<SharedPrices>,
 }
 
@@ -36,9 +36,9 @@ struct State {
 
 #[derive(Clone, Debug)]
 enum Text {
-    /// It may go on, from this forward.
+    /// The text may go on, from this forward.
     Ready(Option<SharedForward>),
-    /// It waits for a forward.
+    /// The text waits for a forward.
     Calling(Call),
     Ended,
 }
@@ -92,7 +92,7 @@ pub struct VirtualText {
 }
 
 impl VirtualText {
-    /// Its own time: equal parts of the forwards that it has rows in.
+    /// The clock of the text: equal parts of the forwards that it has rows in.
     pub fn clock(&self) -> &VirtualClock {
         &self.clock
     }

@@ -62,8 +62,8 @@ pub fn position(tree: &TokenTree, context: usize, at: Option<NodeId>) -> u64 {
     (context + at.map_or(0, |node| tree.depth(node) + 1)) as u64
 }
 
-/// Of the children of a node that are behind by at most their λ, the one that is least; of equals
-/// the first.
+/// The child of a node that is least behind, among those behind by at most their λ; the first of
+/// equals.
 fn lenient(
     draft: &Draft,
     at: Option<NodeId>,

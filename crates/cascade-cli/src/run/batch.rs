@@ -53,7 +53,8 @@ fn answers<'a>(
         let options = options.clone().with_seed(question.seed(options.seed));
         let tokens = question.prompt.encode(cascade)?;
         let generation = cascade
-            .generate_tokens_with(&tokens, &options, unless_interrupted)
+            .start_tokens(&tokens, &options)
+            .and_then(|started| started.run_with(unless_interrupted))
             .with_context(|| question.place())?;
         let text = generation.text.clone().unwrap_or_default();
         answers.push((question, generation));

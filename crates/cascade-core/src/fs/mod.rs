@@ -93,7 +93,7 @@ impl AtomicFile {
         })
     }
 
-    /// The same, but [`commit`](Self::commit) fails if something has appeared at the path.
+    /// Lets [`commit`](Self::commit) fail if something has appeared at the path.
     #[must_use]
     pub fn replacing_nothing(mut self) -> Self {
         self.replaces = false;

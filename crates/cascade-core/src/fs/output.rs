@@ -10,11 +10,11 @@ use super::{parent, AtomicFile};
 /// What happens to a file that stands where an output is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It is kept, and the output is refused.
+    /// A file at the path is kept, and the output is refused.
     Keep,
-    /// It is replaced, in one step, when the output is complete.
+    /// A file at the path is replaced, in one step, when the output is complete.
     Replace,
-    /// It is an unfinished output, and the caller continues it.
+    /// A file at the path is an unfinished output, and the caller continues it.
     Continue,
 }
 
@@ -32,7 +32,7 @@ impl Existing {
 /// Why an output is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// It would take the place of what it is made from.
+    /// The output would take the place of an input.
     #[error(
         "{}: cannot be written, because it is read: it is the input {}; give the output another name",
         output.display(),

@@ -23,7 +23,7 @@ pub struct NeuralOptions {
     pub rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub branching: Branching,
-    /// Which tokens it drafts, at most.
+    /// The tokens that it may draft.
     pub vocabulary: DraftVocabulary,
 }
 
@@ -175,8 +175,8 @@ impl Neural {
         Some(room.min(reach))
     }
 
-    /// Says once per drafter that it drafts nothing behind a token for which it has no row, if there
-    /// is one in the source, the context or the path.
+    /// Says once per drafter that it drafts nothing behind a token for which it has no row, if
+    /// there is one in the source, the context or the path.
     pub(crate) fn say_unread(&mut self, context: &[TokenId], path: &[TokenId]) {
         let unread = self.unread(context, path);
         if let (Some(token), Some(reading)) = (unread, &mut self.reading) {

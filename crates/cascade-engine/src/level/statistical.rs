@@ -21,9 +21,9 @@ pub(crate) struct Statistical {
 /// Text that a resting drafter was not told yet.
 #[derive(Default)]
 struct Untold {
-    /// The text before it, and it.
+    /// The text that the drafter was told, followed by the untold text.
     text: Vec<TokenId>,
-    /// Where it begins.
+    /// Where the untold text begins in `text`.
     start: usize,
 }
 

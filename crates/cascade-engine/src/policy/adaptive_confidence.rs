@@ -115,7 +115,7 @@ impl StopRule for AdaptiveConfidence {
 mod tests {
     use super::*;
 
-    /// As `sklearn.metrics.roc_curve` and the cost of transformers give.
+    /// The values are those of `sklearn.metrics.roc_curve` and of the cost in transformers.
     #[test]
     fn the_threshold_has_the_least_cost_of_the_roc_curve() {
         let mut rule = AdaptiveConfidence::default();

@@ -149,7 +149,7 @@ fn part(
     }
 }
 
-/// In sixteen sums, which a processor adds side by side.
+/// The scalar product, in sixteen sums, which a processor adds side by side.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut sums = [0.0f32; LANES];

@@ -12,7 +12,7 @@ pub struct LengthHeuristic {
     start: usize,
     /// The drafter, once it has drafted.
     own: Option<LevelId>,
-    /// By reviewer.
+    /// The length of drafts for each reviewer.
     lengths: Vec<usize>,
 }
 

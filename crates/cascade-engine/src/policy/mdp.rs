@@ -23,7 +23,7 @@ pub struct MdpThreshold {
     delta: f64,
     acceptance: Acceptance,
     pending: Pending,
-    /// By reviewer.
+    /// The state of each reviewer.
     reviews: Vec<Review>,
 }
 

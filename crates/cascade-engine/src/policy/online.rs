@@ -13,7 +13,8 @@ use super::reading::Reading;
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
 use super::{
-    DraftState, DraftedToken, ForwardCost, GrowingTree, Outcome, Schedule, Turn, TurnStart,
+    DraftState, DraftedToken, ForwardCost, GrowingTree, Outcome, Schedule, Turn, TurnRecord,
+    TurnStart,
 };
 use crate::{Role, RowTimes};
 
@@ -54,10 +55,10 @@ pub struct OnlineSchedule {
     assumed: AssumedCosts,
     shared: Vec<Option<SharedPrices>>,
     roles: Vec<Role>,
-    /// By level: the target, then each drafter as a reviewer of those below it.
+    /// The state of each level as a reviewer: the target, then each drafter.
     reviewers: Vec<ReviewerState>,
     pending: Pending,
-    /// By level, of statistical drafters.
+    /// What each statistical drafter does in a step, by level.
     learners: Vec<Learner>,
 }
 
@@ -121,8 +122,11 @@ const STATISTICAL_PRIOR: f32 = 0.5;
 const HORIZON: usize = 16;
 /// Tokens that are asked of a neural drafter, once it is known what they cost; it stops earlier.
 const LONGEST: usize = 64;
-/// The same at first, where it is not known: rows of several texts may be dear together.
+/// Tokens that are asked of a neural drafter before it is known what they cost, if the target
+/// serves this text alone.
 const FIRST_LONGEST_ALONE: usize = 4;
+/// Tokens that are asked of a neural drafter before it is known what they cost, if the target
+/// serves several texts: their rows may be dear together.
 const FIRST_LONGEST: usize = 2;
 /// The longest path of a statistical drafter's tree.
 const DEEPEST: usize = 32;
@@ -146,9 +150,9 @@ struct ReviewerState {
     prices: Prices,
     shared: Option<SharedPrices>,
     companies: Companies,
-    /// Of a drafter: the depth that its last forward drafted at.
+    /// The depth at which the last forward drafted, if the reviewer is a drafter.
     depth: usize,
-    /// Of a neural drafter.
+    /// What the reviewer has to read before it drafts, if it is a neural drafter.
     reading: Reading,
     turn: DraftingTurn,
     drafters: Vec<DrafterState>,
@@ -166,10 +170,11 @@ struct ReviewerState {
 /// tokens are chosen and kept by.
 #[derive(Clone, Copy, Debug, Default)]
 struct DraftingTurn {
-    /// Of the turn in progress: its forwards, and the seconds of all reviews with them.
+    /// Forwards of the turn in progress.
     forwards: u32,
+    /// Seconds of all reviews of the turn in progress, its forwards included.
     seconds: f64,
-    /// By forward.
+    /// Seconds of a turn beside its forwards, for each forward.
     beside: Lately,
 }
 
@@ -249,7 +254,7 @@ impl ReviewerState {
         self.part(self.company())
     }
 
-    /// This text's part of a forward of a row of each text, in forwards of one row.
+    /// What this text pays of a forward with one row of each text, in forwards of one row.
     fn part(&self, company: Company) -> f64 {
         self.prices.costs.at(company.texts) / company.texts
     }
@@ -322,17 +327,17 @@ impl ReviewerState {
 /// What is known of a drafter in the eyes of a reviewer.
 #[derive(Clone, Debug)]
 struct DrafterState {
-    /// Of tokens, with what the drafter says of them.
+    /// Acceptance of tokens by their position and the probability that the drafter states.
     stated: Acceptance,
-    /// Of the next token, by position alone.
+    /// Acceptance of the next token, by its position alone.
     next: Acceptance,
     /// Nodes beside the main path that were recently drafted and accepted.
     beside: (f64, f64),
     /// Nodes to ask for.
     ask: usize,
-    /// Of a neural drafter: tokens of a draft at most, until it is known what rows cost.
+    /// Tokens of a draft at most, until it is known what rows cost, if the drafter is neural.
     longest: usize,
-    /// Of a statistical drafter.
+    /// Whether asking the drafter pays, if it is statistical.
     asking: Asking,
     /// The review before which it may not be tried again.
     rests_until: u64,
@@ -376,9 +381,9 @@ struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     drafter: LevelId,
-    /// To draft it.
+    /// What drafting the token costs.
     token: f64,
-    /// To review it.
+    /// What reviewing the token costs.
     row: f64,
 }
 
@@ -441,8 +446,8 @@ impl OnlineSchedule {
         }
     }
 
-    /// The same for one of several texts, by level: the prices of the models whose forwards they
-    /// share, the target first. Texts of a model have the same.
+    /// Shares prices with the other texts that use the same models: `prices` has those of each
+    /// level that computes several texts in one forward, the target first.
     pub fn sharing(self, prices: Vec<Option<SharedPrices>>) -> Self {
         Self {
             shared: prices,
@@ -461,17 +466,11 @@ impl OnlineSchedule {
             (false, true) => FIRST_LONGEST_ALONE,
             (false, false) => FIRST_LONGEST,
         };
-        let drafters: Vec<_> = self
-            .roles
-            .iter()
-            .map(|role| {
-                let prior = match role {
-                    Role::Statistical => STATISTICAL_PRIOR,
-                    _ => NEURAL_PRIOR,
-                };
-                DrafterState::new(prior, longest)
-            })
-            .collect();
+        let drafter = |role: &Role| match role {
+            Role::Statistical => DrafterState::new(STATISTICAL_PRIOR, longest),
+            _ => DrafterState::new(NEURAL_PRIOR, longest),
+        };
+        let drafters: Vec<_> = self.roles.iter().map(drafter).collect();
         let reviewer = |level| ReviewerState {
             prices: Prices::new(self.assumed.of_level(level)),
             shared: self.shared.get(level).cloned().flatten(),
@@ -530,7 +529,7 @@ impl OnlineSchedule {
         self.forward_at(level, self.reviewers[level].depth)
     }
 
-    /// The same of one that drafts at this depth.
+    /// A forward of a level without a draft, for a drafter that drafts at this depth.
     fn forward_at(&self, level: usize, depth: usize) -> f64 {
         let measured = |level: usize, depth: usize| {
             let own = &self.reviewers[level];
@@ -554,7 +553,7 @@ impl OnlineSchedule {
         self.token_costs(reviewer, drafter)(depth)
     }
 
-    /// The same by depth.
+    /// What a token of a neural drafter costs, as [`token_cost`](Self::token_cost), by depth.
     fn token_costs(&self, reviewer: usize, drafter: usize) -> impl Fn(usize) -> f64 + '_ {
         let own = &self.reviewers[drafter];
         let unit = own.gain() * self.forward(reviewer);
@@ -684,30 +683,11 @@ impl OnlineSchedule {
         let own = &mut self.reviewers[reviewer];
         own.draft.neural = level;
         own.draft.trial = trial;
-        let (drafted, accepted) = own.drafters[level].beside;
-        let price = own.gain() * own.one_more(state.nodes + 1);
-        let branches = !trial && accepted >= drafted * price;
-        let tokens = if trial {
-            1
-        } else {
-            own.drafters[level].longest
-        };
-        Some(Turn {
-            drafter: LevelId(level),
-            tokens,
-            start: TurnStart::Tip,
-            reserved: 0,
-            nodes: if branches {
-                state.budget.nodes
-            } else {
-                // As many as the main path takes leave none for branches.
-                tokens
-            },
-        })
+        Some(own.neural_turn(level, state))
     }
 
-    /// Of the neural drafters that are larger than the one that pays best, the one that was not
-    /// tried in vain for longest.
+    /// The neural drafter, among those that are larger than the one that pays best, whose last
+    /// trial in vain is the longest ago.
     fn neglected(&self, reviewer: usize, best: usize) -> Option<usize> {
         let own = &self.reviewers[reviewer];
         let below = self.neural_below(own.draft.neural);
@@ -731,7 +711,7 @@ impl OnlineSchedule {
         tries
     }
 
-    /// Which nodes of a proposal are worth their rows.
+    /// Finds the nodes of a proposal that are worth their rows.
     fn worthwhile(&self, reviewer: usize, state: &DraftState<'_>, proposal: &Shadow) -> Kept {
         let own = &self.reviewers[reviewer];
         let acceptance = &own.drafters[proposal.drafter.0].stated;
@@ -756,8 +736,10 @@ impl OnlineSchedule {
         let along: Vec<f64> = std::iter::once(survival).chain(along).collect();
         let at = Tip::of(state);
         let any = self.best_handover(reviewer, at, &along, price, |_| true);
-        let offer = any.0.as_ref();
-        let offer = offer.map(|offer| (offer.drafter, offer.balance - best));
+        let offer = any
+            .0
+            .as_ref()
+            .map(|offer| (offer.drafter, offer.balance - best));
         let worth = |level| self.is_worth_reading(reviewer, level);
         let (handover, without) = if self.neural_below(own.draft.neural).all(worth) {
             any
@@ -786,7 +768,7 @@ impl OnlineSchedule {
         }
     }
 
-    /// Which nodes of a tree that a neural drafter grows are worth another forward: those that pay
+    /// Finds the nodes of a neural drafter's tree that are worth another forward: those that pay
     /// themselves and whose best child will, if all these children are worth the forward.
     fn worth_children(
         &self,
@@ -912,11 +894,7 @@ impl OnlineSchedule {
         let own = &mut self.reviewers[reviewer];
         own.reviews += 1;
         if usual && !own.draft.unusual {
-            let tokens = (outcome.accepted.len() + 1) as f64;
-            let texts = own.company().texts;
-            own.learn(|prices| prices.rate.learn(tokens, spent, texts));
-            own.trials = (own.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
-            own.questions = (own.questions + TRIAL_SHARE * spent).min(MOST_TRIALS);
+            own.learn_rate((outcome.accepted.len() + 1) as f64, spent);
         }
         if !usual {
             for level in &mut self.reviewers[..reviewer] {
@@ -1000,22 +978,9 @@ impl OnlineSchedule {
                 *longest = (2 * *longest).min(LONGEST);
             }
         }
-        for turn in outcome
-            .turns
-            .iter()
-            .filter(|turn| turn.turn.nodes > LONGEST)
-        {
-            let drafter = turn.turn.drafter;
-            let beside = |node: &NodeId| {
-                outcome.draft.proposer(*node) == drafter && !turn.path.contains(node)
-            };
-            let drafted = (0..outcome.draft.len()).filter(beside).count();
-            let accepted = outcome.accepted.iter().filter(|node| beside(node)).count();
-            let sums = &mut own.drafters[drafter.0].beside;
-            *sums = (
-                KEEP_BESIDE * sums.0 + drafted as f64,
-                KEEP_BESIDE * sums.1 + accepted as f64,
-            );
+        let branched = |turn: &&TurnRecord| turn.turn.nodes > LONGEST;
+        for turn in outcome.turns.iter().filter(branched) {
+            own.learn_branches(outcome, turn);
         }
     }
 }
@@ -1026,7 +991,67 @@ impl Default for OnlineSchedule {
     }
 }
 
+impl ReviewerState {
+    /// The turn of the neural drafter that was chosen: one token if it is a trial, and branches as
+    /// far as recent ones paid.
+    fn neural_turn(&self, level: usize, state: &DraftState<'_>) -> Turn {
+        let trial = self.draft.trial;
+        let (drafted, accepted) = self.drafters[level].beside;
+        let price = self.gain() * self.one_more(state.nodes + 1);
+        let branches = !trial && accepted >= drafted * price;
+        let tokens = if trial {
+            1
+        } else {
+            self.drafters[level].longest
+        };
+        Turn {
+            drafter: LevelId(level),
+            tokens,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes: if branches {
+                state.budget.nodes
+            } else {
+                // As many as the main path takes leave none for branches.
+                tokens
+            },
+        }
+    }
+
+    /// Learns the rate at which a review gave tokens, and saves up time for trials.
+    fn learn_rate(&mut self, tokens: f64, spent: f64) {
+        let texts = self.company().texts;
+        self.learn(|prices| prices.rate.learn(tokens, spent, texts));
+        self.trials = (self.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
+        self.questions = (self.questions + TRIAL_SHARE * spent).min(MOST_TRIALS);
+    }
+
+    /// Learns which nodes beside the main path of a neural drafter's turn were accepted.
+    fn learn_branches(&mut self, outcome: &Outcome<'_>, turn: &TurnRecord) {
+        let drafter = turn.turn.drafter;
+        let beside =
+            |node: &NodeId| outcome.draft.proposer(*node) == drafter && !turn.path.contains(node);
+        let drafted = (0..outcome.draft.len()).filter(beside).count();
+        let accepted = outcome.accepted.iter().filter(|node| beside(node)).count();
+        let sums = &mut self.drafters[drafter.0].beside;
+        *sums = (
+            KEEP_BESIDE * sums.0 + drafted as f64,
+            KEEP_BESIDE * sums.1 + accepted as f64,
+        );
+    }
+}
+
 impl DrafterState {
+    /// Asks for more nodes next time if more than half of those that it asked for were kept, and
+    /// for fewer if they were not.
+    fn ask_by(&mut self, kept: usize) {
+        let next = match (2 * kept).cmp(&self.ask) {
+            Ordering::Greater => 2 * self.ask,
+            _ => (3 * self.ask / 4).max(2 * kept),
+        };
+        self.ask = next.clamp(FEWEST, LONGEST);
+    }
+
     fn new(prior: f32, longest: usize) -> Self {
         Self {
             stated: Acceptance::new(prior),
@@ -1127,13 +1152,9 @@ impl Schedule for OnlineSchedule {
         proposal.drafted.clone_from(&keep);
         own.draft.proposals.push(proposal);
         let kept = keep.iter().filter(|&&kept| kept).count();
-        own.drafters[drafter.0].asking.gained(gain);
-        let ask = &mut own.drafters[drafter.0].ask;
-        *ask = match (2 * kept).cmp(ask) {
-            Ordering::Greater => 2 * *ask,
-            _ => (3 * *ask / 4).max(2 * kept),
-        };
-        *ask = (*ask).clamp(FEWEST, LONGEST);
+        let own = &mut own.drafters[drafter.0];
+        own.asking.gained(gain);
+        own.ask_by(kept);
         Some(keep)
     }
 

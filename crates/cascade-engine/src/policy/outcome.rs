@@ -72,7 +72,7 @@ impl<'a> Outcome<'a> {
         self.forward.is_usual(self.draft.len())
     }
 
-    /// The same without times.
+    /// The outcome without times.
     pub(crate) fn without_times(self) -> Self {
         let forward = ForwardCost {
             time: Duration::ZERO,

@@ -20,8 +20,8 @@ const LITTLE: f64 = 1.1;
 const PLAIN_APART: u32 = 32;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
-/// By how much more than it seems to cost a row of a statistical drafter has to earn beside many
-/// texts, as a share.
+/// The share by which a row of a statistical drafter has to earn more than it seems to cost, beside
+/// many texts, as a share.
 const CAUTION: f64 = 0.15;
 /// Depths of drafts that are distinguished; all beyond count as the last.
 const DEPTHS: usize = 8;
@@ -54,7 +54,7 @@ impl SharedPrices {
 /// What is known of a model's forwards.
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
-    /// By the rows of all texts.
+    /// Costs of the model's forwards by their rows, those of all texts included.
     pub(super) costs: RowCosts,
     pub(super) rate: Rate,
     forwards: u64,
@@ -165,7 +165,7 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// That of so many texts without drafts.
+    /// The company in a forward of so many texts without drafts.
     fn of_texts(texts: usize) -> Self {
         Self {
             texts: texts as f64,
@@ -173,8 +173,8 @@ impl Company {
         }
     }
 
-    /// That of the last forward of a call for `own` rows, which are more than the forward's if it
-    /// took several to read a prompt.
+    /// The company in the last forward of a call for `own` rows, which are more than the forward's
+    /// if it took several to read a prompt.
     fn new(shared: SharedForward, own: usize) -> Self {
         let texts = shared.texts.max(1);
         match shared.rows.checked_sub(own) {
@@ -205,7 +205,7 @@ impl Company {
 pub(super) struct Companies([Option<Company>; DEPTHS]);
 
 impl Companies {
-    /// As of late at this depth; where nothing was drafted yet, as above it.
+    /// The company of recent forwards at this depth, or above it where nothing was drafted yet.
     pub(super) fn at(&self, depth: usize) -> Company {
         let known = self
             .0

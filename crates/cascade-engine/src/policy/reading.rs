@@ -35,17 +35,17 @@ impl Reading {
         self.earned
     }
 
-    /// It could earn so much if it drafted now.
+    /// Notes how much the drafter could earn if it drafted now.
     pub(super) fn offer(&mut self, balance: f64) {
         self.step = Some(self.step.unwrap_or(0.0).max(balance));
     }
 
-    /// It is asked to draft after so many tokens of the draft in progress.
+    /// Notes that the drafter is asked to draft after so many tokens of the draft in progress.
     pub(super) fn ask(&mut self, depth: usize) {
         self.asked = Some(depth);
     }
 
-    /// It had a forward with so many rows of text, those of the draft in progress included.
+    /// Notes a forward with so many rows of text, those of the draft in progress included.
     pub(super) fn read(&mut self, rows: usize) {
         let Some(depth) = self.asked.take() else {
             return;

@@ -145,7 +145,7 @@ impl RowCosts {
         self.at(rows as f64)
     }
 
-    /// The same of a mean number of rows.
+    /// A forward of a mean number of rows, in forwards of one row.
     pub(super) fn at(&self, rows: f64) -> f64 {
         let (knot, share) = place(rows);
         self.curve[knot] + share * (self.curve[knot + 1] - self.curve[knot])
@@ -251,6 +251,13 @@ impl RowCosts {
         }
     }
 
+    /// Learns how noisy measurements are from how far one was from what was expected.
+    fn learn_noise(&mut self, surprise: f64) {
+        let found = surprise.abs().min(SURPRISING) / MEAN_ABSOLUTE;
+        self.noise += NOISE_RATE * (found - self.noise);
+        self.noise = self.noise.clamp(LEAST_NOISE, MOST_NOISE);
+    }
+
     /// Takes a measurement of `rows`, in forwards of one row.
     fn correct(&mut self, one: f64, rows: usize, time: f64) {
         let (knot, share) = place(rows as f64);
@@ -286,9 +293,7 @@ impl RowCosts {
         }
         // Where little else is unknown, surprises say how much noise there is.
         if noise.powi(2) > unknown {
-            let found = (surprise / expected).abs().min(SURPRISING) / MEAN_ABSOLUTE;
-            self.noise += NOISE_RATE * (found - self.noise);
-            self.noise = self.noise.clamp(LEAST_NOISE, MOST_NOISE);
+            self.learn_noise(surprise / expected);
         }
         self.measured[nearest] = true;
         self.since[nearest] = 0;
@@ -409,7 +414,7 @@ fn place(rows: f64) -> (usize, f64) {
     (knot, (rows - KNOTS[knot] as f64) / width as f64)
 }
 
-/// Of a knot and the next, the one nearer to rows that are this far between them.
+/// The knot nearer to rows that are this far between a knot and the next.
 fn nearest(knot: usize, share: f64) -> usize {
     knot + usize::from(share >= 0.5)
 }

@@ -307,9 +307,9 @@ struct PathStep {
 /// How far the main path may grow.
 #[derive(Clone, Copy)]
 struct Growth {
-    /// Its depth before a review.
+    /// Depth of the main path before a review.
     depth: usize,
-    /// Tokens from there on that branches must leave for it.
+    /// Tokens from that depth on that branches must leave for the main path.
     claimed: usize,
 }
 

@@ -458,7 +458,9 @@ fn text_before_a_stop_sequence_is_shown_to_the_byte() {
         let options = options(6).with_stop(stops);
         let (mut shown, mut pieces) = (String::new(), 0);
         let output = cascade()
-            .generate_with("go", &options, |event| {
+            .start("go", &options)
+            .unwrap()
+            .run_with(|event| {
                 if let Event::Text { text, .. } = event {
                     assert!(!text.is_empty(), "{stop}: an empty piece");
                     shown.push_str(text);
@@ -482,7 +484,9 @@ fn a_piece_of_text_can_be_the_last() {
     let mut cascade = scripted(&log).codec(Arc::new(Words)).build().unwrap();
     assert_eq!(cascade.encode_verbatim("go").unwrap(), prompt());
     let output = cascade
-        .generate_with("go", &options(9), |event| match event {
+        .start("go", &options(9))
+        .unwrap()
+        .run_with(|event| match event {
             Event::Text { text: "w4 ", .. } => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         })

@@ -351,7 +351,9 @@ fn events_tell_the_same_story_as_the_result() {
     let options = Options::default().with_max_new_tokens(20);
     let (mut tokens, mut text, mut steps) = (Vec::new(), String::new(), Vec::new());
     let generation = cascade
-        .generate_with("abc", &options, |event| {
+        .start("abc", &options)
+        .unwrap()
+        .run_with(|event| {
             match event {
                 Event::Token { token, proposer } => tokens.push((token, proposer)),
                 Event::Text { text: piece, .. } => text.push_str(piece),
@@ -403,7 +405,9 @@ fn the_receiver_can_end_it() {
     let mut cascade = with_text().build().unwrap();
     let mut seen = 0;
     let generation = cascade
-        .generate_with("abc", &Options::default(), |event| {
+        .start("abc", &Options::default())
+        .unwrap()
+        .run_with(|event| {
             seen += usize::from(matches!(event, Event::Token { .. }));
             if seen == 5 {
                 ControlFlow::Break(())

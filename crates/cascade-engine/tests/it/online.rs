@@ -248,7 +248,7 @@ fn neural_drafters_draft_as_far_as_they_pay_and_not_at_all_if_they_do_not() {
     }
 }
 
-/// Of a cascade of three, those draft who pay: the outcome is near that of the better one alone.
+/// The drafters of a cascade that pay draft: the outcome is near that of the better one alone.
 #[test]
 fn the_drafter_that_pays_drafts() {
     for (share, acceptance) in [(0.02, 0.9), (0.9, 0.9)] {

@@ -56,7 +56,7 @@ fn at(regimes: &Regimes, position: usize) -> Regime {
 pub(crate) struct Said {
     pub(crate) regimes: Regimes,
     pub(crate) clock: VirtualClock,
-    /// Of a drafter: its seed, and its forward as a share of the target's.
+    /// The seed of the drafter, and its forward as a share of the target's.
     pub(crate) drafter: Option<(u64, f64)>,
     /// Seconds of a proposal, and as many of learning from a step.
     pub(crate) asking: f64,

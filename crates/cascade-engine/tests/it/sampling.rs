@@ -66,7 +66,7 @@ pub(crate) struct Setting {
     pub(crate) eos: Vec<TokenId>,
     pub(crate) prompt: Vec<TokenId>,
     stops: [Stops; 3],
-    /// Of the neural drafters: their rows, and tokens that they may not draft.
+    /// The rows of each neural drafter, and tokens that it may not draft.
     vocabularies: [(usize, Vec<TokenId>); 2],
 }
 
@@ -185,8 +185,7 @@ impl Setting {
         }
     }
 
-    /// The same with drafters that have fewer rows than the target, or more, and may not draft
-    /// all of them.
+    /// Gives the drafters fewer rows than the target, or more, and forbids them to draft some.
     fn with_other_rows(self, rng: &mut ChaCha8Rng) -> Self {
         let vocabularies = std::array::from_fn(|_| {
             let except = (0..2).filter(|_| rng.random_bool(0.3)).collect();

@@ -70,7 +70,7 @@ fn accepted_in_turn(p: &[f64], proposals: &[&[f64]]) -> f64 {
     accepted + (1.0 - accepted) * accepted_in_turn(&residual(p, q), others)
 }
 
-/// The same for `width` draws from `q` without replacement.
+/// Probability that one of `width` draws from `q` without replacement is accepted.
 fn accepted_without_replacement(p: &[f64], q: &[f64], width: usize) -> f64 {
     if width == 0 {
         return 0.0;

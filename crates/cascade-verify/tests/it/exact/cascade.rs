@@ -15,7 +15,7 @@ use crate::exact::TOLERANCE;
 /// The proposals that the larger drafter reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PassedOn {
-    /// Those of the verdict.
+    /// The proposals of the verdict.
     Emitted,
     /// Its own distribution, which is wrong after a lenient review.
     OwnRows,

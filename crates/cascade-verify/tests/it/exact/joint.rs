@@ -91,7 +91,7 @@ pub(crate) fn error_of(
     joint.error()
 }
 
-/// The same for the production review.
+/// The error of the production review.
 pub(crate) fn strict_error(target: &Language, length: usize, drafts: &Drafts, rule: Rule) -> f64 {
     error_of(target, length, drafts, |draft, rows, chance| {
         let verdict =

@@ -69,7 +69,7 @@ pub(crate) enum Family {
     Near,
     /// Softmax of f32 logits.
     Softmax,
-    /// The same, with top-k and top-p.
+    /// Softmax of f32 logits, cut by top-k and top-p.
     Truncated,
 }
 

@@ -128,7 +128,8 @@ impl Recorder {
         };
         let generation = self
             .cascade
-            .generate_tokens_with(prompt, &self.options, on_event)?;
+            .start_tokens(prompt, &self.options)?
+            .run_with(on_event)?;
         let seed = match self.options.decoding {
             Decoding::Greedy => None,
             Decoding::Sampled(_) => Some(self.options.seed),
