@@ -102,11 +102,6 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
             share.map(|allowed| session.new_rows(scoring, allowed))
         })
         .collect();
-    let mut taking_part = needs
-        .iter()
-        .zip(&shares)
-        .filter(|(_, share)| share.is_some());
-    let reads_prompt = taking_part.any(|(need, _)| need.is_prompt());
     let mut of_texts = rows.iter().map(|rows| rows.plan.rows());
     let computed = shares
         .iter()
@@ -118,12 +113,17 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
         let given = share.and_then(|_| given.next())?;
         session.take(scoring, given)
     };
-    let calls = calls.into_iter().zip(shares);
+    let calls = calls.into_iter().zip(&shares);
     Forward {
-        answers: calls.map(|(call, share)| take(call, share)).collect(),
+        answers: calls.map(|(call, share)| take(call, *share)).collect(),
         rows: computed,
-        reads_prompt,
+        reads_prompt: needs.iter().zip(&shares).any(reads_prompt),
     }
+}
+
+/// Whether a call reads a prompt in this forward.
+fn reads_prompt((need, share): (&RowsNeeded, &Option<usize>)) -> bool {
+    need.is_prompt() && share.is_some()
 }
 
 /// Tokens of the context that the oldest call may append; the others wait for their turn.
