@@ -81,29 +81,19 @@ struct Forward {
 }
 
 /// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
-fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
+fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
     let Some((first, _)) = calls.first() else {
         return Forward::default();
     };
     let model = Arc::clone(first.model());
-    let mut calls = calls;
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
     }
-    let needs: Vec<RowsNeeded> = calls
-        .iter()
-        .map(|(session, scoring)| RowsNeeded {
-            context: session.missing(scoring),
-            nodes: scoring.nodes(),
-        })
-        .collect();
+    let needs: Vec<_> = calls.iter().map(RowsNeeded::by).collect();
     let shares = if model.gathers() {
         shares_of_those_not_waiting(&needs, waiting(&calls), company)
     } else {
-        // Sessions take turns.
-        let first =
-            |(turn, need): (usize, &RowsNeeded)| (turn == 0).then(|| need.context.min(CHUNK));
-        needs.iter().enumerate().map(first).collect()
+        in_turns(&needs)
     };
     let rows: Vec<_> = calls
         .iter_mut()
@@ -112,9 +102,6 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
             share.map(|allowed| session.new_rows(scoring, allowed))
         })
         .collect();
-    let reads_prompt =
-        |(need, share): (&RowsNeeded, &Option<usize>)| need.is_prompt() && share.is_some();
-    let reads_prompt = needs.iter().zip(&shares).any(reads_prompt);
     let mut of_texts = rows.iter().map(|rows| rows.plan.rows());
     let computed = shares
         .iter()
@@ -126,12 +113,23 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         let given = share.and_then(|_| given.next())?;
         session.take(scoring, given)
     };
-    let calls = calls.into_iter().zip(shares);
+    let calls = calls.into_iter().zip(&shares);
     Forward {
-        answers: calls.map(|(call, share)| take(call, share)).collect(),
+        answers: calls.map(|(call, share)| take(call, *share)).collect(),
         rows: computed,
-        reads_prompt,
+        reads_prompt: needs.iter().zip(&shares).any(reads_prompt),
     }
+}
+
+/// Whether a call reads a prompt in this forward.
+fn reads_prompt((need, share): (&RowsNeeded, &Option<usize>)) -> bool {
+    need.is_prompt() && share.is_some()
+}
+
+/// Tokens of the context that the oldest call may append; the others wait for their turn.
+fn in_turns(needs: &[RowsNeeded]) -> Vec<Option<usize>> {
+    let share = |(turn, need): (usize, &RowsNeeded)| (turn == 0).then(|| need.context.min(CHUNK));
+    needs.iter().enumerate().map(share).collect()
 }
 
 /// Tokens of the context that each call may append; none for calls that wait.
@@ -174,6 +172,14 @@ struct RowsNeeded {
 }
 
 impl RowsNeeded {
+    /// The rows that a call needs.
+    fn by((session, scoring): &(&mut Session, &mut Scoring)) -> Self {
+        Self {
+            context: session.missing(scoring),
+            nodes: scoring.nodes(),
+        }
+    }
+
     /// Whether the call reads a prompt, and not only tokens emitted since the last call.
     fn is_prompt(self) -> bool {
         self.context > 16

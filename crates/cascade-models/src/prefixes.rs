@@ -147,9 +147,8 @@ impl Sharing {
         }
         let known = with.lock();
         if self.root.is_none() {
-            let encoded_by_others =
-                |root: &&Root| source.is_empty() || root.encoded.strong_count() > 0;
-            let Some(root) = known.root(model, source).filter(encoded_by_others) else {
+            let usable = |root: &&Root| source.is_empty() || root.encoded.strong_count() > 0;
+            let Some(root) = known.root(model, source).filter(usable) else {
                 return len;
             };
             self.root = Some(root.number);

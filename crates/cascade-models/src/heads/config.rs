@@ -438,26 +438,7 @@ fn eagle3(
     let layers = layers.unwrap_or(32);
     let (mut layer, (own, stated, qkv_bias, window)) =
         DecoderConfig::read_with(&whole, |settings| {
-            let form = "a list of layers";
-            let list = |value: &'_ Value| {
-                let list = value.as_array()?.iter();
-                list.map(settings::size).collect::<Option<Vec<usize>>>()
-            };
-            let reads = settings.optional("eagle_aux_hidden_state_layer_ids", form, list)?;
-            let rows = match settings.optional_size("draft_vocab_size")? {
-                Some(rows) => rows,
-                None => settings.size("vocab_size")?,
-            };
-            let own = Eagle3Config {
-                layer: at,
-                embedding,
-                rows,
-                reads: reads.unwrap_or_else(|| usual_layers(layers)),
-                target_size: 0,
-                normed_stream: settings.flag("norm_before_residual", false)?,
-                normed_states: settings.flag("norm_before_fc", false)?,
-                normed_output: settings.flag("norm_output", false)?,
-            };
+            let own = eagle3_settings(settings, at, embedding, layers)?;
             // Of training, and of how files are written.
             for key in [
                 "embed_requires_grad",
@@ -483,6 +464,35 @@ fn eagle3(
         ..own
     };
     Ok((layer, own, qkv_bias))
+}
+
+/// What EAGLE-3 has beside its layer; the width of the target's states is still 0.
+fn eagle3_settings(
+    settings: &mut Settings<'_>,
+    at: &'static str,
+    embedding: bool,
+    layers: usize,
+) -> Result<Eagle3Config> {
+    let form = "a list of layers";
+    let list = |value: &'_ Value| {
+        let list = value.as_array()?.iter();
+        list.map(settings::size).collect::<Option<Vec<usize>>>()
+    };
+    let reads = settings.optional("eagle_aux_hidden_state_layer_ids", form, list)?;
+    let rows = match settings.optional_size("draft_vocab_size")? {
+        Some(rows) => rows,
+        None => settings.size("vocab_size")?,
+    };
+    Ok(Eagle3Config {
+        layer: at,
+        embedding,
+        rows,
+        reads: reads.unwrap_or_else(|| usual_layers(layers)),
+        target_size: 0,
+        normed_stream: settings.flag("norm_before_residual", false)?,
+        normed_states: settings.flag("norm_before_fc", false)?,
+        normed_output: settings.flag("norm_output", false)?,
+    })
 }
 
 /// The window of a head's layer, which any class may have; `None` if no kind of layer is named.
