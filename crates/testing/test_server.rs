@@ -1,7 +1,8 @@
 //! An HTTP server on this machine whose answers are a function, for tests of what asks servers.
 //!
-//! The server sends whatever a test asks for: wrong lengths, silence, half bodies. It panics where the test
-//! made a mistake. Tests of several crates include this file as a module; none uses all of it.
+//! The server sends whatever a test asks for: wrong lengths, silence, half bodies. It panics where
+//! the test made a mistake. Tests of several crates include this file as a module; none uses all of
+//! it.
 
 #![allow(dead_code)]
 

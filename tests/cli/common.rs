@@ -7,8 +7,9 @@ use std::process::{Command, Output, Stdio};
 /// The program that has a command: `cascade`, or `cascade-lab`. One of them is a program of the
 /// package whose tests run; the other stands beside it where those of the workspace are built.
 pub(crate) fn program_of(command: &str) -> PathBuf {
-    const LABORATORY: [&str; 9] = [
+    const LABORATORY: [&str; 10] = [
         "bigram",
+        "dataset",
         "demo",
         "ngram",
         "replay",

@@ -34,7 +34,7 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same in two pipes.
+/// What the program prints into two pipes, standard output and error.
 fn piped(args: &[&str]) -> String {
     let mut command = Command::new(program_of(args.first().unwrap_or(&"")));
     let output = command.args(args).stdin(Stdio::null()).output().unwrap();

@@ -19,7 +19,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use safetensors::SafeTensors;
 use tempfile::TempDir;
 
-/// Of the demo's target.
+/// Size of a state of the demo's target.
 const SIZE: usize = 320;
 const ROWS: usize = 1280;
 const INNER: usize = 96;
@@ -262,7 +262,7 @@ fn a_head_is_a_neural_level_and_saves_forwards_of_its_target() {
     }
 }
 
-/// The same texts from a cascade that has generated others, and from a fresh one.
+/// Texts are equal from a cascade that has generated others, and from a fresh one.
 #[test]
 fn a_fresh_cascade_drafts_as_a_warm_one() {
     let heads = Heads::new();
@@ -379,7 +379,7 @@ fn a_head_grows_trees_alone() {
     assert!(forwards[1] <= forwards[0], "{forwards:?}");
 }
 
-/// Of a head of another target a notice says so, and of a good one none.
+/// A notice names a head of another target, and none names a good one.
 #[test]
 fn a_head_that_is_hardly_ever_right_is_named() {
     let heads = Heads::new();

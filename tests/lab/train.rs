@@ -1,4 +1,5 @@
-//! `cascade-lab train classifier`, `head` and `drafter`, from a recording to a cascade that uses them.
+//! `cascade-lab train classifier`, `head` and `drafter`, from a recording to a cascade that uses
+//! them.
 
 use std::fs;
 use std::path::Path;

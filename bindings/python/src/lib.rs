@@ -44,5 +44,6 @@ fn _lib(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<drafter::Observed>()?;
     module.add_class::<native::NativeDrafter>()?;
     module.add_function(wrap_pyfunction!(dataset::dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(command::lab_main, module)?)?;
     module.add_function(wrap_pyfunction!(command::command_main, module)?)
 }

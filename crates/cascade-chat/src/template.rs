@@ -31,10 +31,10 @@ const STACK: usize = 16 << 20;
 
 /// A template that makes a prompt of messages.
 ///
-/// A template is Jinja with what transformers adds to it: `raise_exception`, `strftime_now`, Python's
-/// methods of strings and mappings, `tojson` as `json.dumps`, `{% break %}`, `{% continue %}` and
-/// `{% generation %}`. Blocks are trimmed (`trim_blocks`, `lstrip_blocks`). Tools and documents are
-/// `none`.
+/// A template is Jinja with what transformers adds to it: `raise_exception`, `strftime_now`,
+/// Python's methods of strings and mappings, `tojson` as `json.dumps`, `{% break %}`,
+/// `{% continue %}` and `{% generation %}`. Blocks are trimmed (`trim_blocks`, `lstrip_blocks`).
+/// Tools and documents are `none`.
 #[derive(Clone)]
 pub struct ChatTemplate {
     name: String,

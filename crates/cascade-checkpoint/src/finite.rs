@@ -1,8 +1,8 @@
 //! NaN and infinities among weights.
 //!
-//! Such numbers mean that a file is damaged, or that its training failed. Rounding to integers would make
-//! zeros of the one and noise of the other, and a damaged model would answer as if it were whole:
-//! nothing is packed or written that was not looked at here.
+//! Such numbers mean that a file is damaged, or that its training failed. Rounding to integers
+//! would make zeros of the one and noise of the other, and a damaged model would answer as if it
+//! were whole: nothing is packed or written that was not looked at here.
 
 use cascade_cpu::Format;
 use half::f16;

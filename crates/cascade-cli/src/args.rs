@@ -196,7 +196,7 @@ pub struct InputArgs {
     #[arg(value_name = "PROMPT", group = "input")]
     pub positional: Option<String>,
 
-    /// The same as PROMPT, for prompts that begin with a hyphen.
+    /// Prompt, as PROMPT, for prompts that begin with a hyphen.
     #[arg(long, value_name = "TEXT", group = "input", allow_hyphen_values = true)]
     pub prompt: Option<String>,
 

@@ -6,7 +6,7 @@ use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, ChatTemplate, Config};
 use cascade_eval::trace::seed_of_turn;
 use cascade_eval::{
-    Content, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample, Selection,
+    DataSource,     Content, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample, Selection,
     Solution,
 };
 use serde_json::{Map, Value};
@@ -227,7 +227,16 @@ fn samples(args: &InputArgs) -> Result<Vec<Sample>> {
     if args.dataset.is_none() && selection.random.is_none() {
         selection.limit = selection.limit.or(Some(DEMO_QUESTIONS));
     }
-    if let Some(data) = &args.data {
+    of_dataset(dataset, args.data.as_ref(), selection)
+}
+
+/// Samples of a dataset, of its file, folder or repository if it is not one that the program makes.
+pub fn of_dataset(
+    dataset: &Dataset,
+    data: Option<&DataSource>,
+    selection: Selection,
+) -> Result<Vec<Sample>> {
+    if let Some(data) = data {
         let AssembleOptions { hub, progress, .. } = AssembleOptions::default();
         return Ok(data.read(dataset, selection, &hub, progress)?);
     }

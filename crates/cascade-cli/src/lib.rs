@@ -87,8 +87,8 @@ enum Command {
     /// Generate text with a cascade.
     ///
     /// Without a model, the embedded T5 demo answers. It knows word problems of the kinds that
-    /// `cascade-lab demo problems` prints, and nothing else. Without a prompt, --prompts or --dataset,
-    /// answers three word problems.
+    /// `cascade-lab demo problems` prints, and nothing else. Without a prompt, --prompts or
+    /// --dataset, answers three word problems.
     ///
     /// Multi-turn samples (mt-bench, spec-bench, lists in the prompt field) are held as
     /// conversations if the prompt template supports them, as vicuna does: the prompt of each turn

@@ -47,8 +47,8 @@ struct ComparisonRecord {
     plain_wall_seconds: f64,
     plain_tokens_per_second: f64,
     speedup: f64,
-    /// Of all rounds: tokens, and time that the processors spent on them, both ways. Absent where
-    /// the system does not tell.
+    /// Totals of all rounds: tokens, and time that the processors spent on them, both ways. Absent
+    /// where the system does not tell.
     #[serde(flatten)]
     cpu: Option<CpuRecord>,
     /// How often the prompt was asked both ways, if more than once.

@@ -175,7 +175,7 @@ impl Totals {
         lines
     }
 
-    /// The same without answers and calls.
+    /// A line of totals without answers and calls.
     pub(crate) fn short(&self) -> Vec<String> {
         let compared = self.compared.as_ref().map(|of| self.comparison(of));
         [self.speed()].into_iter().chain(compared).collect()

@@ -118,8 +118,8 @@ impl Batch {
         self.cascades.map(items, generate)
     }
 
-    /// Does what [`map`](Self::map) does, and hands each result to `take` as soon as it and all before it are
-    /// there: as [`Workers::for_each`].
+    /// Does what [`map`](Self::map) does, and hands each result to `take` as soon as it and all
+    /// before it are there: as [`Workers::for_each`].
     ///
     /// # Panics
     /// If `generate` does, after the other items.

@@ -139,8 +139,8 @@ fn check_length(key: &'static str, length: Option<usize>) -> Result<(), Problem>
     }
 }
 
-/// A warning that a network was trained for another drafter, if it was. One of the program's own models is
-/// the same with and without `embedded:`.
+/// A warning that a network was trained for another drafter, if it was. One of the program's own
+/// models is the same with and without `embedded:`.
 fn other_drafter(what: &str, trained: &str, drafter: &LoadedModel) -> Option<String> {
     let bare = |name: &str| name.strip_prefix("embedded:").unwrap_or(name).to_owned();
     let drafts = &drafter.name;

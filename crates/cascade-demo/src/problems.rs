@@ -1,4 +1,5 @@
-//! Word problems with worked solutions, without end: the demo models are trained and tested on them.
+//! Word problems with worked solutions, without end: the demo models are trained and tested on
+//! them.
 //!
 //! ```
 //! use cascade_demo::problems::{problems, Kind, Split};
@@ -58,7 +59,8 @@ pub enum Kind {
 }
 
 /// Sets of problems that share nothing a model could learn by heart. For each template, no two
-/// splits have the same tuple of numbers, the same first person or the same combination of wordings.
+/// splits have the same tuple of numbers, the same first person or the same combination of
+/// wordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
     /// What models are trained on.

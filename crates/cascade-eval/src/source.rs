@@ -39,8 +39,8 @@ impl DataSource {
     /// error if `progress`.
     ///
     /// # Errors
-    /// Errors of [`Dataset::read`]; from the hub also a file that cannot be had, a dataset that is not
-    /// there, a split that the repository does not have or must be told, missing shards, and a
+    /// Errors of [`Dataset::read`]; from the hub also a file that cannot be had, a dataset that is
+    /// not there, a split that the repository does not have or must be told, missing shards, and a
     /// download that is not whole.
     pub fn read(
         &self,

@@ -31,10 +31,10 @@ impl Bigram {
         Self { table, width: 1 }
     }
 
-    /// The drafter with the `width` most frequent successors after the context's last token and after
-    /// each token of the chain; only the most frequent one is continued. The chain takes precedence
-    /// for the budget's nodes, then the siblings nearest to the context, by falling count, of equal
-    /// counts the lower token. 0 and 1 are the same.
+    /// The drafter with the `width` most frequent successors after the context's last token and
+    /// after each token of the chain; only the most frequent one is continued. The chain takes
+    /// precedence for the budget's nodes, then the siblings nearest to the context, by falling
+    /// count, of equal counts the lower token. 0 and 1 are the same.
     ///
     /// A table holds only so many successors of a token as it was built to hold (`top_k` of its
     /// provenance); there are no more siblings than that.

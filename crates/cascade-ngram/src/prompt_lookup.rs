@@ -39,8 +39,8 @@ impl PromptLookup {
         }
     }
 
-    /// The drafter with up to `branches` continuations. What transformers proposes is one of them, the
-    /// main chain, and others join it in the order and within the bounds that
+    /// The drafter with up to `branches` continuations. What transformers proposes is one of them,
+    /// the main chain, and others join it in the order and within the bounds that
     /// [`MaxGram`](crate::MaxGram#siblings) has, with matches of `max_ngram` tokens and more as
     /// equally long. 0 and 1 are the same.
     pub fn with_branches(self, branches: usize) -> Self {

@@ -101,7 +101,7 @@ pub(super) struct Template {
 pub(super) enum Tell {
     /// A script of the file.
     Script(Script),
-    /// A function that tells it at once.
+    /// A function that returns it at once.
     Function(fn(&mut Draw) -> Story),
 }
 

@@ -20,8 +20,8 @@ pub struct Wording<'q> {
 }
 
 impl<'q> Wording<'q> {
-    /// Looks at the words of a question. The first call makes problems to collect their words, which
-    /// takes some milliseconds.
+    /// Looks at the words of a question. The first call makes problems to collect their words,
+    /// which takes some milliseconds.
     pub fn of(question: &'q str) -> Self {
         let mut wording = Self::default();
         for word in words(question) {

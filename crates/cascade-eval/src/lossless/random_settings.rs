@@ -13,10 +13,10 @@ use crate::{Error, Result};
 /// Tokens of a random length: at least this many, at most twice as many.
 const TOKENS: usize = 64;
 
-/// A configuration of the same models with everything else at random, by a seed: the K matrix, leniences, rules (if
-/// they draw; where they are coupled and `of_sampling`, how samples are drawn), branches, placement
-/// and budget, stop rules and schedule, and a length of 64 to 128 tokens that EOS does not cut
-/// short. None of it may change what comes out.
+/// A configuration of the same models with everything else at random, by a seed: the K matrix,
+/// leniences, rules (if they draw; where they are coupled and `of_sampling`, how samples are
+/// drawn), branches, placement and budget, stop rules and schedule, and a length of 64 to 128
+/// tokens that EOS does not cut short. None of it may change what comes out.
 ///
 /// # Errors
 /// Settings that do not fit together, which no seed should give.

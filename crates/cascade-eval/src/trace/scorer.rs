@@ -34,12 +34,11 @@ pub const NO_TOKEN: TokenId = Observation::UNKNOWN;
 /// `rows_computed` is the number of requested rows. A call costs a binary search among the prompts.
 ///
 /// # Errors of `score`
-/// Besides those of every [`Scorer`]: [`ErrorKind::NotRecorded`] for a context that was not recorded;
-/// [`ErrorKind::NotRecorded`] for any [`Want`] but [`Want::ARGMAX`], and [`Want::LOGITS`] of a
-/// sampled recording; [`ErrorKind::NotRecorded`] for a row
-/// after the last token of a truncated output, and for a context that ends where the record does. A
-/// greedy generation of a recorded prompt with at most as many tokens as [`limit`](super::limit)
-/// allows causes none of them.
+/// Besides those of every [`Scorer`]: [`ErrorKind::NotRecorded`] for a context that was not
+/// recorded; [`ErrorKind::NotRecorded`] for any [`Want`] but [`Want::ARGMAX`], and [`Want::LOGITS`]
+/// of a sampled recording; [`ErrorKind::NotRecorded`] for a row after the last token of a truncated
+/// output, and for a context that ends where the record does. A greedy generation of a recorded
+/// prompt with at most as many tokens as [`limit`](super::limit) allows causes none of them.
 #[derive(Clone, Debug)]
 pub struct TraceScorer {
     trace: Arc<Trace>,

@@ -65,7 +65,7 @@ impl RecurrentNetwork {
         self.info.size
     }
 
-    /// Of states of the target, what rows read.
+    /// What rows read of the target's states.
     pub(super) fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
         self.layer.enter(observed)
     }

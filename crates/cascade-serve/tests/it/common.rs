@@ -21,7 +21,7 @@ pub(crate) fn config() -> Config {
     Config::open("embedded:demo-llama").unwrap()
 }
 
-/// The same with a K matrix, so that what is drafted does not depend on times.
+/// The demo's configuration with a K matrix, so that what is drafted does not depend on times.
 pub(crate) fn config_with_k() -> Config {
     let rows = vec![vec![6, 1, 1], vec![0, 1, 1], vec![0, 0, 1]];
     let k = KMatrix::new(rows, Convention::Added).unwrap();

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Tokenizing alone is `encode_batch` of the `tokenizers` library, without special tokens, over the
-//! documents' text, which lies in memory. Counting is all of `cascade-lab bigram build`: reading the
-//! inputs, stripping, tokenizing, counting, and the table on the disk. Both are done by turns, once
-//! to warm up and then so many rounds; medians are compared. Counting is shown for the inputs as
-//! they are, and for their text as a plain file.
+//! documents' text, which lies in memory. Counting is all of `cascade-lab bigram build`: reading
+//! the inputs, stripping, tokenizing, counting, and the table on the disk. Both are done by turns,
+//! once to warm up and then so many rounds; medians are compared. Counting is shown for the inputs
+//! as they are, and for their text as a plain file.
 
 use std::error::Error;
 use std::num::NonZeroUsize;

@@ -10,7 +10,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What an encoder may fail with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a corpus cannot be counted, or its counts not be read or written. The message names the file and, if there is one, the remedy.
+/// Why a corpus cannot be counted, or its counts not be read or written. The message names the file
+/// and, if there is one, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {

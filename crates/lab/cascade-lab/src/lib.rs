@@ -1,6 +1,7 @@
 //! The `cascade-lab` command: what researchers do with the library. Tables of n-grams, recordings
 //! and their replay, tuning, training, and the papers' experiments.
 
+mod dataset;
 mod demo;
 mod fold;
 mod recorded;
@@ -24,6 +25,7 @@ use cascade_cli::{progress, templates, terminal};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::dataset::DatasetArgs;
 use crate::demo::DemoCommand;
 use crate::exit::ExitCode;
 use crate::replay::ReplayArgs;
@@ -97,6 +99,8 @@ enum Command {
         #[command(subcommand)]
         command: DemoCommand,
     },
+    /// Print a dataset of any format as prompts, for `cascade run --prompts`.
+    Dataset(DatasetArgs),
     /// Print a shell completion script.
     Completions {
         /// The shell.
@@ -113,7 +117,7 @@ enum Command {
 /// The commands, by what they are for.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Tables", &["bigram", "ngram"]),
-    ("Traces", &["trace", "replay", "tune"]),
+    ("Traces", &["trace", "replay", "tune", "dataset"]),
     ("Training", &["train"]),
     ("Papers", &["reproduce", "theory", "demo"]),
     ("Shell", &["completions", "man", "help"]),
@@ -139,6 +143,7 @@ impl CommandLine for Cli {
             Command::Reproduce(args) => reproduce::run(&args),
             Command::Theory { command } => theory::run(command),
             Command::Demo { command } => demo::run(&command),
+            Command::Dataset(args) => dataset::run(&args),
             Command::Completions { shell } => {
                 clap_complete::generate(
                     shell,

@@ -108,9 +108,9 @@ struct RunExperiment {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Folder of trained rules for specdec and disco: what `cascade-lab train head` and `cascade-lab train
-    /// classifier` wrote to head, head-wW-dD and classifier in it. What is not there is left out,
-    /// and named.
+    /// Folder of trained rules for specdec and disco: what `cascade-lab train head` and
+    /// `cascade-lab train classifier` wrote to head, head-wW-dD and classifier in it. What is not
+    /// there is left out, and named.
     #[arg(long, value_name = "FOLDER")]
     rules: Option<PathBuf>,
 

@@ -1,5 +1,5 @@
-//! `cascade-lab bigram` and `cascade-lab ngram`: tables of what follows tokens, and the tree that drafts
-//! from them.
+//! `cascade-lab bigram` and `cascade-lab ngram`: tables of what follows tokens, and the tree that
+//! drafts from them.
 
 mod args;
 mod bigrams;

@@ -1,4 +1,5 @@
-//! `cascade-lab theory`: formulas of speedups, rejections and draft lengths, computed and simulated.
+//! `cascade-lab theory`: formulas of speedups, rejections and draft lengths, computed and
+//! simulated.
 
 mod args;
 mod batch;

@@ -35,25 +35,25 @@ pub(crate) enum TrainCommand {
     /// Train DISCO's classifier: whether a drafted token will be accepted, from the drafter's ten
     /// greatest probabilities, their entropy and the position.
     ///
-    /// Record outputs first: `cascade-lab trace record`. 70% of them are trained on; 15% decide when
-    /// training stops, and choose the threshold and the longest draft; the last 15% are reported
-    /// on. A configuration uses the result as the drafter's `stop_rule: { classifier: { file: … }
-    /// }`.
+    /// Record outputs first: `cascade-lab trace record`. 70% of them are trained on; 15% decide
+    /// when training stops, and choose the threshold and the longest draft; the last 15% are
+    /// reported on. A configuration uses the result as the drafter's
+    /// `stop_rule: { classifier: { file: … } }`.
     Classifier(ClassifierArgs),
     /// Train SpecDec++'s acceptance head: whether a drafted token will be accepted, from the
     /// drafter's hidden state.
     ///
-    /// Record outputs first: `cascade-lab trace record`. 70% of them are trained on; 15% decide when
-    /// training stops, and choose the threshold; the last 15% are reported on. A configuration
+    /// Record outputs first: `cascade-lab trace record`. 70% of them are trained on; 15% decide
+    /// when training stops, and choose the threshold; the last 15% are reported on. A configuration
     /// uses the result as the drafter's `stop_rule: { head: { folder: … } }`.
     Head(HeadArgs),
     /// Train a head that drafts, EAGLE's or Medusa's: what the target says next, from its hidden
     /// states.
     ///
-    /// Record outputs first: `cascade-lab trace record`. The target reads each of them once, and its
-    /// states are kept in files. 70% of the outputs are trained on; 15% decide when training stops;
-    /// the last 15% are reported on. A configuration uses the result as a drafter, `{ head: … }`,
-    /// a command line as `-d head:FOLDER`.
+    /// Record outputs first: `cascade-lab trace record`. The target reads each of them once, and
+    /// its states are kept in files. 70% of the outputs are trained on; 15% decide when training
+    /// stops; the last 15% are reported on. A configuration uses the result as a drafter,
+    /// `{ head: … }`, a command line as `-d head:FOLDER`.
     Drafter(DrafterArgs),
 }
 
@@ -108,7 +108,8 @@ pub(crate) struct ClassifierArgs {
     #[arg(long)]
     resume: bool,
 
-    /// Device of the drafter: auto, cpu, cuda:N or metal:N. The training itself takes seconds on a CPU.
+    /// Device of the drafter: auto, cpu, cuda:N or metal:N. The training itself takes seconds on a
+    /// CPU.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }

@@ -98,8 +98,8 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) table: TableArgs,
 
-    /// Tokens of context: 1, which is enough for Max-Gram; or 2, for max_gram_tree: such a table also
-    /// knows what follows two tokens.
+    /// Tokens of context: 1, which is enough for Max-Gram; or 2, for max_gram_tree: such a table
+    /// also knows what follows two tokens.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) order: u8,
 

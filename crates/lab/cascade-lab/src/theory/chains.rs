@@ -60,8 +60,8 @@ pub(super) struct ChainsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     chains: Option<u64>,
 
-    /// Your own chain, in place of random ones: JSON as `cascade-lab theory chain` prints it. `steps`
-    /// may have one matrix for all positions.
+    /// Your own chain, in place of random ones: JSON as `cascade-lab theory chain` prints it.
+    /// `steps` may have one matrix for all positions.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["states", "positions", "likeness", "chains"])]
     chain: Option<PathBuf>,
 

@@ -63,7 +63,7 @@ struct Scored {
     interval: Option<(f64, f64)>,
     /// The share of the tokens that are the model's most probable ones.
     agreement: f64,
-    /// Of a sampled trace with probabilities.
+    /// Expected acceptance, for a sampled trace with probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     acceptance: Option<Acceptance>,
 }
@@ -76,7 +76,7 @@ struct Acceptance {
     drawn: (f64, f64),
     /// By the rule `coupled`.
     coupled: (f64, f64),
-    /// Of the latter: 95%, by resampling records.
+    /// Interval of the expected acceptance: 95%, by resampling records.
     coupled_interval: Option<(f64, f64)>,
 }
 

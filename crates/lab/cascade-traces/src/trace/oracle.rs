@@ -30,8 +30,8 @@ impl OracleText {
 /// rejected token, which was drafted by then. Statistical drafters draft first, then neural ones,
 /// largest first, each for the target.
 ///
-/// The oracle bounds what a schedule or a stop rule can gain. What it looks at is what no policy may look
-/// at: in sampled generations its output would not have the target's distribution.
+/// The oracle bounds what a schedule or a stop rule can gain. What it looks at is what no policy
+/// may look at: in sampled generations its output would not have the target's distribution.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     text: OracleText,

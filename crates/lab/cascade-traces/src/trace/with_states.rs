@@ -14,8 +14,8 @@ use crate::{Error, ErrorKind};
 /// Tokens of a record that the model reads in one forward.
 const AT_ONCE: usize = 256;
 
-/// The least share of the tokens of a greedy record that its own model says. Another type of weights
-/// says another token here and there, another model at every turn.
+/// The least share of the tokens of a greedy record that its own model says. Another type of
+/// weights says another token here and there, another model at every turn.
 const OWN: f64 = 0.8;
 
 /// Replays the target of a trace as a [`TraceScorer`] does, and answers with hidden states, too:
@@ -25,8 +25,8 @@ const OWN: f64 = 0.8;
 /// drafter may read states of rejected tokens.
 ///
 /// # Errors of `score`
-/// Errors of a [`TraceScorer`] and of the model; [`ErrorKind::OtherModel`] if the model would have said
-/// other tokens than the record, which is only found of greedy recordings.
+/// Errors of a [`TraceScorer`] and of the model; [`ErrorKind::OtherModel`] if the model would have
+/// said other tokens than the record, which is only found of greedy recordings.
 pub struct WithStates {
     recorded: TraceScorer,
     model: Box<dyn Scorer + Send>,

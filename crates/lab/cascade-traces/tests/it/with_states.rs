@@ -33,7 +33,7 @@ fn with_states(trace: &Arc<Trace>, model: ToyScorer) -> WithStates {
     WithStates::new(recorded, Box::new(model), "a model")
 }
 
-/// Of rows along the record they are those of the model, wherever the context ends and whatever
+/// States of rows along the record are those of the model, wherever the context ends and whatever
 /// else is drafted; of others there are none.
 #[test]
 fn states_are_the_models_along_the_record() {

@@ -157,7 +157,7 @@ fn what_was_trained_is_what_drafts() {
     drafts_as_predicted("tiny-llama-gqa");
 }
 
-/// Of the first, logits are scaled behind the head.
+/// The first drafter's logits are scaled behind the head.
 #[test]
 fn what_was_trained_beside_an_encoder_is_what_drafts() {
     drafts_as_predicted("tiny-t5-v1.0");
