@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use cascade_eval::RandomSample;
 use serde_json::Value;
 
-use crate::common::{cascade, error, project, stdout};
+use crate::common::{cascade, error, program_of, project, stdout};
 
 fn config(name: &str) -> String {
     project(&format!("configs/{name}"))
@@ -127,14 +127,19 @@ fn quiet_leaves_the_answers_and_a_file_takes_them() {
 #[test]
 fn help_has_groups_and_examples() {
     let help = stdout(&cascade(&["--help"]));
-    for part in [
-        "Generate:\n  run ",
-        "Models:\n  quantize ",
-        "Papers:\n  reproduce ",
-        "Options:",
-    ] {
+    for part in ["Generate:\n  run ", "Models:\n  quantize ", "Options:"] {
         assert!(help.contains(part), "{part} is missing in\n{help}");
     }
+    let of_laboratory = stdout(
+        &Command::new(program_of("tune"))
+            .arg("--help")
+            .output()
+            .unwrap(),
+    );
+    assert!(
+        of_laboratory.contains("Papers:\n  reproduce "),
+        "{of_laboratory}"
+    );
     let run = stdout(&cascade(&["run", "-h"]));
     for part in [
         "Models and drafting:",

@@ -52,7 +52,7 @@ fn the_good_one_is_good_and_all_shipped_ones_are() {
     let config = Config::parse(GOOD, "good.yaml", Path::new("")).unwrap();
     assert!(config.warnings().is_empty());
     Config::open("embedded:demo-t5").unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../configs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -331,8 +331,8 @@ fn a_hub_that_does_not_answer() {
 
 #[test]
 fn models_of_different_families() {
-    let other = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../tests/lookalikes/google/flan-t5-small");
+    let other =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lookalikes/google/flan-t5-small");
     let text = GOOD.replace("embedded:demo-t5-small", &other.display().to_string());
     let family = assembly_message(&text, &offline());
     assert_says(

@@ -65,7 +65,7 @@ impl Family {
             Self::Llama => "demo-llama-greedy.jsonl",
         };
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../../tests/goldens")
+            .join("../../tests/goldens")
             .join(file);
         let text = std::fs::read_to_string(path).unwrap();
         let goldens: Vec<Golden> = text

@@ -135,8 +135,8 @@ fn bigrams() -> Tensors {
 
 /// The output head of the demo's target, which is stored in bf16.
 fn lm_head() -> Vec<f32> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../lab/cascade-demo/models/demo-llama-target");
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../cascade-demo/models/demo-llama-target");
     let files = [
         "model-00001-of-00002.safetensors",
         "model-00002-of-00002.safetensors",
@@ -601,8 +601,8 @@ fn what_a_head_cannot_read_is_refused_by_name() {
     let vocabulary = model.tokenizer.fingerprint();
     assert!(pool.drafters(&config, &vocabulary).is_err());
     // A model is no head.
-    let model = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../lab/cascade-demo/models/demo-llama-small");
+    let model =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../cascade-demo/models/demo-llama-small");
     let model = refusal(&format!("- {{ head: \"{}\" }}", model.display()), "");
     assert!(model.contains("no fc.weight"), "{model}");
 }

@@ -28,7 +28,7 @@ const WRITE: &str = "CASCADE_WRITE_MODEL_TABLE";
 const TOLERANCE: f32 = 1e-4;
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn goldens() -> PathBuf {

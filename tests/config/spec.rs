@@ -32,7 +32,7 @@ fn message(spec: &CascadeSpec) -> String {
 }
 
 fn project(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join(path).display().to_string()
 }
 

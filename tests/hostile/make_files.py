@@ -341,7 +341,7 @@ write("corpus", "good.xml.bz2", bz2.compress(DUMP.encode()))
 write("corpus", "good.xml.gz", gzip.compress(DUMP.encode(), mtime=0))
 write("corpus", "good.txt", "A text.\n\nAnother one.\n")
 write("corpus", "good.jsonl", jsonl({"text": "A text.", "title": "A"}))
-write("corpus", "good-utf16.xml", ("<?xml version='1.0' encoding='utf-16'?>" + DUMP).encode("utf-16"))
+write("corpus", "utf16.xml", ("<?xml version='1.0' encoding='utf-16'?>" + DUMP).encode("utf-16"))
 LAUGHS = "".join('<!ENTITY l%d "%s">' % (i, f"&l{i - 1};" * 10) for i in range(1, 20))
 LAUGHS = '<!DOCTYPE mediawiki [<!ENTITY l0 "ha">' + LAUGHS + "]>"
 write("corpus", "laughs.xml", "<?xml version='1.0'?>" + LAUGHS + DUMP.replace(BOLD, "&l19;"))

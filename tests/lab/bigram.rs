@@ -104,15 +104,15 @@ fn builds_shows_compares_and_converts() {
     let text = stdout(&run(folder, &["show", "table"]));
     for part in [
         "documents        4",
-        "cascade bigram build a.txt enwiki-20240601.jsonl --tokenizer embedded:demo-t5 --top-k 3 --min-count 1",
+        "cascade-lab bigram build a.txt enwiki-20240601.jsonl --tokenizer embedded:demo-t5 --top-k 3 --min-count 1",
         "enwiki-20240601.jsonl, 18 bytes, dump of 2024-06-01",
         "a.txt, 25 bytes",
     ] {
         assert!(text.contains(part), "{text}");
     }
     // An embedded tokenizer is found by the table's fingerprint.
-    let text = stdout(&run(folder, &["show", "table", "--token", "▁cat"]));
-    assert!(text.contains("\"▁cat\" occurs 3 times"), "{text}");
+    let text = stdout(&run(folder, &["show", "table", "--token", "▁the"]));
+    assert!(text.contains("\"▁the\" occurs 3 times"), "{text}");
     for (token, message) in [
         ("#2048", "outside"),
         ("a much longer text", "is not one token"),

@@ -42,7 +42,7 @@ fn builds_shows_and_compares_tables_of_order_2() {
     for part in [
         "order            2",
         "documents        4",
-        "cascade bigram build a.txt --tokenizer embedded:demo-t5 --unique-sentences --top-k 16 \
+        "cascade-lab bigram build a.txt --tokenizer embedded:demo-t5 --unique-sentences --top-k 16 \
          --min-count 1 --order 2 --min-context 2",
     ] {
         assert!(said.contains(part), "{part}: {said}");
@@ -206,7 +206,7 @@ fn fit_makes_held_out_outputs_more_probable() {
 
     fs::write(folder.join("bad.json"), "{}").unwrap();
     let bad = ["--weights", "bad.json", "--force"];
-    assert!(error(&fit(&bad)).contains("cascade ngram fit"));
+    assert!(error(&fit(&bad)).contains("cascade-lab ngram fit"));
     for (more, part) in [
         (&["--holdout", "1"][..], "below 1"),
         (&["--holdout", "0.01"], "to judge by"),

@@ -6,8 +6,8 @@ use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, ChatTemplate, Config};
 use cascade_eval::trace::seed_of_turn;
 use cascade_eval::{
-    DataSource,     Content, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample, Selection,
-    Solution,
+    Content, DataSource, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample,
+    Selection, Solution,
 };
 use serde_json::{Map, Value};
 

@@ -18,7 +18,7 @@ const page = {
   salt: salt(),     // whose sessions these are
 };
 
-// Problems that `cascade demo problems` prints and that both demo families answer rightly.
+// Problems that `cascade-lab demo problems` prints and that both demo families answer rightly.
 const DEMO = [
   'Ivy has 13 pebbles. Jonas has 4 times as many. How many pebbles have the two?',
   'The price of a towel is $36. Leo gets 25 percent off. How much does Leo pay?',

@@ -72,7 +72,7 @@ fn refuses_another_tokenizer_and_shows_both() {
         "table.safetensors",
         "sha256:test",
         "sha256:other",
-        "cascade bigram build",
+        "cascade-lab bigram build",
     ] {
         assert!(message.contains(part), "{message}");
     }

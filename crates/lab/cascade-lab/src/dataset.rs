@@ -48,7 +48,10 @@ pub(crate) struct DatasetArgs {
 fn template(name: &str) -> Result<PromptTemplate, String> {
     PromptTemplate::from_name(name).ok_or_else(|| {
         let known: Vec<_> = PromptTemplate::ALL.iter().map(|one| one.name()).collect();
-        format!("there is no prompt template of this name; there are {}", known.join(", "))
+        format!(
+            "there is no prompt template of this name; there are {}",
+            known.join(", ")
+        )
     })
 }
 

@@ -99,7 +99,7 @@ enum Command {
         #[command(subcommand)]
         command: DemoCommand,
     },
-    /// Print a dataset of any format as prompts, for `cascade run --prompts`.
+    /// Print a dataset as prompts for `cascade run --prompts`.
     Dataset(DatasetArgs),
     /// Print a shell completion script.
     Completions {

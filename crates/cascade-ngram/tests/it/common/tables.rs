@@ -18,7 +18,7 @@ pub(crate) fn provenance() -> Provenance {
             bytes: Some(7),
             dump_date: Some("2024-06-01".into()),
         }],
-        command: "cascade bigram build".into(),
+        command: "cascade-lab bigram build".into(),
         version: "0.1.0".into(),
     }
 }

@@ -138,7 +138,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let tokenizer = tokenizer::load(&args.tokenizer)?;
     let source = cascade_bigram::describe(&args.json);
     let command = format!(
-        "cascade bigram import --json {} --tokenizer {}",
+        "cascade-lab bigram import --json {} --tokenizer {}",
         source.name,
         tokenizer::on_record(&args.tokenizer)
     );

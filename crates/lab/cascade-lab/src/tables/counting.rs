@@ -212,7 +212,7 @@ fn cpus() -> NonZeroUsize {
 fn on_record(args: &BuildArgs) -> String {
     let (input, table) = (&args.input, &args.table);
     let mut text = format!(
-        "cascade bigram build {} --tokenizer {}",
+        "cascade-lab bigram build {} --tokenizer {}",
         names(&input.inputs),
         tokenizer::on_record(&input.tokenizer)
     );

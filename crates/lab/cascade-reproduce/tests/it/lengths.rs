@@ -237,7 +237,7 @@ fn every_rule_runs_and_the_tables_are_of_its_counts() {
             "speed",
             "Absent, as no --rules FOLDER has them: head-w1-d0.",
         ),
-        ("speed", "cascade train head"),
+        ("speed", "cascade-lab train head"),
         ("speed", "best of 2, 2 absent"),
         ("speed", "best of 2 by latency"),
         ("speed", "47.67"),
@@ -378,7 +378,7 @@ fn results_are_a_function_of_the_plan() {
 fn rules_that_are_not_there_are_refused_or_named() {
     let folder = tempfile::tempdir().unwrap();
     let error = prepare(Some(folder.path())).err().unwrap().to_string();
-    for said in ["head-w6-d0", "classifier", "cascade train head"] {
+    for said in ["head-w6-d0", "classifier", "cascade-lab train head"] {
         assert!(error.contains(said), "{said}: {error}");
     }
     fs::create_dir(folder.path().join("classifier")).unwrap();
