@@ -4,7 +4,7 @@
 //! one checks everything that can be checked without loading a model. A [`ModelPool`] loads models
 //! and tables, each once, and puts a [`Cascade`](cascade_engine::Cascade) together for any
 //! configuration ([`ModelPool::assemble`]) around the target that it names or another one
-//! ([`ModelPool::assemble_with_target`]); [`Config::assemble`] does it for one cascade.
+//! ([`Assembly::target`]); [`Config::assemble`] does it for one cascade.
 //!
 //! [`ModelPool::assemble_batch`] makes several cascades of one, whose texts are computed together.
 //!

@@ -6,7 +6,7 @@
 //! those of the real run. Only its time does not.
 //!
 //! Traces themselves, their files, and the scorers that answer with them are those of
-//! [`cascade_traces::trace`], whose items are items of this module as well.
+//! [`cascade_eval::trace`], whose items are items of this module as well.
 //!
 //! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits, or
 //!   records the most probable tokens of samples.
