@@ -7,20 +7,8 @@ use std::process::{Command, Output, Stdio};
 /// The program that has a command: `cascade`, or `cascade-lab`. One of them is a program of the
 /// package whose tests run; the other stands beside it where those of the workspace are built.
 pub(crate) fn program_of(command: &str) -> PathBuf {
-    const LABORATORY: [&str; 10] = [
-        "bigram",
-        "dataset",
-        "demo",
-        "ngram",
-        "replay",
-        "reproduce",
-        "theory",
-        "trace",
-        "train",
-        "tune",
-    ];
     let own = option_env!("CARGO_BIN_EXE_cascade").or(option_env!("CARGO_BIN_EXE_cascade-lab"));
-    let name = if LABORATORY.contains(&command) {
+    let name = if cascade_cli::laboratory::COMMANDS.contains(&command) {
         "cascade-lab"
     } else {
         "cascade"

@@ -11,8 +11,8 @@ use crate::terminal;
 
 const PROGRAM: &str = "cascade-lab";
 
-/// The commands of `cascade-lab` that `cascade` does not have.
-const COMMANDS: [&str; 10] = [
+/// The commands of `cascade-lab` that `cascade` does not have; a test of `cascade-lab` compares.
+pub const COMMANDS: [&str; 10] = [
     "bigram",
     "dataset",
     "demo",

@@ -29,7 +29,8 @@ pub mod inputs;
 pub mod interrupt;
 #[doc(hidden)]
 pub mod job;
-mod laboratory;
+#[doc(hidden)]
+pub mod laboratory;
 #[doc(hidden)]
 pub mod manual;
 #[doc(hidden)]

@@ -59,7 +59,7 @@ enum Command {
         #[command(subcommand)]
         command: BigramCommand,
     },
-    /// Fit the weights of the Max-Gram tree, and check its estimates.
+    /// Fit the weights of the Max-Gram tree.
     Ngram {
         #[command(subcommand)]
         command: NgramCommand,
@@ -171,5 +171,17 @@ mod tests {
     #[test]
     fn help_is_whole() {
         help::check::<Cli>("cascade-lab", &GROUPS, include_str!("examples.txt"));
+    }
+
+    #[test]
+    fn cascade_hands_over_every_command_that_it_does_not_have() {
+        let command = Cli::command();
+        let mut own: Vec<&str> = command
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .filter(|name| !["completions", "man"].contains(name))
+            .collect();
+        own.sort_unstable();
+        assert_eq!(own, cascade_cli::laboratory::COMMANDS);
     }
 }
