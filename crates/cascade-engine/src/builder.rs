@@ -90,9 +90,9 @@ impl CascadeBuilder {
 
     /// Sets the stop rule of the drafter that was added last; without one, its turns never end
     /// early.
-    pub fn stop_rule(mut self, rule: impl StopRule + 'static) -> Self {
+    pub fn stop_rule(mut self, rule: impl Into<Box<dyn StopRule>>) -> Self {
         match self.drafters.last_mut() {
-            Some(level) => *level.stop_rule_mut() = Some(Box::new(rule)),
+            Some(level) => *level.stop_rule_mut() = Some(rule.into()),
             None => self.stop_rule_without_drafter = true,
         }
         self
@@ -107,8 +107,8 @@ impl CascadeBuilder {
     }
 
     /// Sets who drafts next and how much, in place of a K matrix and a placement.
-    pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Self {
-        self.schedule = Some(Box::new(schedule));
+    pub fn schedule(mut self, schedule: impl Into<Box<dyn Schedule>>) -> Self {
+        self.schedule = Some(schedule.into());
         self
     }
 

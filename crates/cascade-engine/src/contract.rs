@@ -1,8 +1,7 @@
 //! Checks the results of [`Scorer`](cascade_core::Scorer)s and [`Drafter`](cascade_core::Drafter)s,
 //! in one place.
 //!
-//! Every call of a model passes through [`Metered`](crate::Metered), which checks the result here.
-//! So a model that returns too few rows, or omits what was wanted, causes an error that names the
+//! Every call of a model is counted by its level, which checks the result here. So a model that returns too few rows, or omits what was wanted, causes an error that names the
 //! method, never a panic or a review that is silently stricter than configured. The cost of a check
 //! does not depend on the vocabulary size.
 
@@ -16,14 +15,14 @@ use crate::draft_settings::DraftSettings;
 const SCORE: &str = "Scorer::score";
 const PROPOSE: &str = "Drafter::propose";
 
-/// Checks the scores of `tree` after so many tokens against what was wanted.
+/// The scores of `tree` after so many tokens, checked against what was wanted.
 pub(crate) fn check_scores(
-    scores: &Scores,
+    scores: Scores,
     context: usize,
     tree: &TokenTree,
     want: Want,
     vocab_size: usize,
-) -> Result<()> {
+) -> Result<Scores> {
     let rows = tree.len() + 1;
     let top = want.top.min(vocab_size);
     let of = |wanted: bool, count: usize| wanted.then_some(count);
@@ -54,7 +53,8 @@ pub(crate) fn check_scores(
     want.hidden.iter().try_for_each(|layer| {
         let found = scores.hidden.of(layer).map(Matrix::rows);
         check_size("hidden.rows", found, Some(rows))
-    })
+    })?;
+    Ok(scores)
 }
 
 fn check_size(part: &'static str, found: Option<usize>, wanted: Option<usize>) -> Result<()> {

@@ -3,16 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_core::{
-    Budget, Choice, Drafter, Guidance, HiddenLayers, Observation, Result, ScoredTree, Scorer,
-    ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
-};
-
-use crate::contract::check_scores;
 use crate::{Clock, SystemClock};
 
 /// What one model did during one generation, as counts to which costs can be applied later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Usage {
     /// Forwards of a neural model; proposals of a statistical one.
@@ -25,6 +19,7 @@ pub struct Usage {
     /// Rows of the prompt, in the first forward of a generation.
     pub prefill_rows: u64,
     /// Time spent in the model, including encoding of the source.
+    #[serde(rename = "seconds", serialize_with = "crate::json::seconds")]
     pub time: Duration,
 }
 
@@ -46,68 +41,50 @@ impl Usage {
     }
 }
 
-/// Decorates a scorer or a drafter: records its usage, and rejects scores that violate the contract
-/// of [`Scorer::score`].
-#[derive(Clone, Debug)]
-pub struct Metered<M> {
-    model: M,
+/// The ledger of one model.
+#[derive(Debug)]
+pub(crate) struct Ledger {
     usage: Usage,
     clock: Arc<dyn Clock>,
 }
 
-impl<M> Metered<M> {
-    /// Wraps `model` with an empty ledger.
-    pub fn new(model: M) -> Self {
+impl Default for Ledger {
+    fn default() -> Self {
         Self {
-            model,
             usage: Usage::default(),
             clock: Arc::new(SystemClock),
         }
     }
+}
 
-    /// The model without its ledger.
-    pub(crate) fn into_inner(self) -> M {
-        self.model
-    }
-
+impl Ledger {
     /// Reads the time from another clock than the machine's.
-    pub fn set_clock(&mut self, clock: Arc<dyn Clock>) {
+    pub(crate) fn set_clock(&mut self, clock: Arc<dyn Clock>) {
         self.clock = clock;
     }
 
-    /// What the model did since the last `set_source`.
-    pub fn usage(&self) -> Usage {
+    /// What the model did since the ledger was last emptied.
+    pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
-}
 
-impl<S: Scorer> Scorer for Metered<S> {
-    fn info(&self) -> ScorerInfo {
-        self.model.info()
-    }
-
-    /// Resets the ledger.
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+    /// Empties the ledger before another prompt.
+    pub(crate) fn clear(&mut self) {
         self.usage = Usage::default();
-        let started = self.clock.now();
-        let begun = self.model.set_source(source);
-        self.usage.time += self.clock.now().saturating_sub(started);
-        begun
     }
 
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+    /// Lets the model work, and counts how long that takes.
+    pub(crate) fn timed<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let started = self.clock.now();
-        let scores = self.model.score(context, tree, want)?;
+        let done = work();
         self.usage.time += self.clock.now().saturating_sub(started);
-        check_scores(
-            &scores,
-            context.len(),
-            tree,
-            want,
-            self.model.info().vocab_size,
-        )?;
-        let wanted = tree.len() as u64 + 1;
-        let others = (scores.rows_computed as u64).saturating_sub(wanted);
+        done
+    }
+
+    /// Counts a forward that scored a tree of so many nodes.
+    pub(crate) fn count_forward(&mut self, nodes: usize, rows_computed: usize) {
+        let wanted = nodes as u64 + 1;
+        let others = (rows_computed as u64).saturating_sub(wanted);
         if self.usage.calls == 0 {
             self.usage.prefill_rows += others;
         } else {
@@ -115,71 +92,58 @@ impl<S: Scorer> Scorer for Metered<S> {
         }
         self.usage.calls += 1;
         self.usage.rows += wanted;
-        Ok(scores)
     }
 
-    fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        self.model.reach(context)
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        let started = self.clock.now();
-        let observed = self.model.observe(observation);
-        self.usage.time += self.clock.now().saturating_sub(started);
-        observed
-    }
-
-    fn shared_forward(&self) -> Option<SharedForward> {
-        self.model.shared_forward()
+    /// Counts a proposal of so many nodes.
+    pub(crate) fn count_proposal(&mut self, nodes: usize) {
+        self.usage.calls += 1;
+        self.usage.rows += nodes as u64;
     }
 }
 
-impl<D: Drafter> Drafter for Metered<D> {
-    /// Resets the ledger.
-    fn set_source(&mut self, source: &[TokenId]) {
-        self.usage = Usage::default();
-        let started = self.clock.now();
-        self.model.set_source(source);
-        self.usage.time += self.clock.now().saturating_sub(started);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VirtualClock;
+
+    #[test]
+    fn only_the_model_takes_time() {
+        let (mut ledger, clock) = (Ledger::default(), VirtualClock::default());
+        ledger.set_clock(Arc::new(clock.clone()));
+        let pause = Duration::from_millis(3);
+        for _ in 0..2 {
+            clock.advance(pause);
+            ledger.timed(|| clock.advance(pause));
+        }
+        assert_eq!(ledger.usage().time, 2 * pause);
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        self.propose_with(context, budget, &mut Guidance::new(Choice::Greedy))
-    }
-
-    fn takes_advice(&self) -> bool {
-        self.model.takes_advice()
-    }
-
-    fn propose_with(
-        &mut self,
-        context: &[TokenId],
-        budget: Budget,
-        guidance: &mut Guidance<'_>,
-    ) -> ScoredTree {
-        let started = self.clock.now();
-        let proposed = self.model.propose_with(context, budget, guidance);
-        self.usage.time += self.clock.now().saturating_sub(started);
-        self.usage.calls += 1;
-        self.usage.rows += proposed.tree().len() as u64;
-        proposed
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) {
-        let started = self.clock.now();
-        self.model.observe(observation);
-        self.usage.time += self.clock.now().saturating_sub(started);
-    }
-
-    fn forget(&mut self) {
-        self.model.forget();
-    }
-
-    fn observed_top(&self) -> usize {
-        self.model.observed_top()
-    }
-
-    fn observed_hidden(&self) -> HiddenLayers {
-        self.model.observed_hidden()
+    #[test]
+    fn requested_rows_are_told_from_others() {
+        let mut ledger = Ledger::default();
+        let counts = |ledger: &Ledger| {
+            let usage = ledger.usage();
+            (
+                usage.calls,
+                usage.rows,
+                usage.prefill_rows,
+                usage.catch_up_rows,
+            )
+        };
+        // A prompt of 4 tokens, of which the last is requested with the tree's two.
+        ledger.count_forward(2, 6);
+        assert_eq!(counts(&ledger), (1, 3, 3, 0));
+        // Three tokens more, two of them not asked for.
+        ledger.count_forward(1, 4);
+        assert_eq!(counts(&ledger), (2, 5, 3, 2));
+        ledger.clear();
+        assert_eq!(
+            counts(&ledger),
+            (0, 0, 0, 0),
+            "another prompt, another ledger"
+        );
+        ledger.count_proposal(3);
+        ledger.count_proposal(4);
+        assert_eq!(counts(&ledger), (2, 7, 0, 0));
     }
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use cascade_core::{Drafter, HiddenLayers, LevelId, TokenId};
 
+use crate::ledger::Ledger;
 use crate::level_checks::LevelSpec;
 use crate::policy::{Outcome, StopRule};
-use crate::{Error, Result, Role, Usage};
+use crate::{Error, Result, Role};
 
 pub(crate) use models::Models;
 pub(crate) use neural::Neural;
@@ -96,10 +97,17 @@ impl Level {
         }
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    fn ledger(&self) -> &Ledger {
         match self {
-            Self::Neural(neural) => neural.scorer.usage(),
-            Self::Statistical(statistical) => statistical.drafter.usage(),
+            Self::Neural(neural) => &neural.ledger,
+            Self::Statistical(statistical) => &statistical.ledger,
+        }
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        match self {
+            Self::Neural(neural) => &mut neural.ledger,
+            Self::Statistical(statistical) => &mut statistical.ledger,
         }
     }
 }

@@ -9,7 +9,7 @@
 //!   ([`OnlineSchedule`]). [`StopRule`]: whether a draft ends after a token. Both learn from
 //!   [`Outcome`]s.
 //! * [`Branching`]: how drafts become trees.
-//! * [`Usage`]: calls, rows and time of each model, recorded by [`Metered`].
+//! * [`Usage`]: calls, rows and time of each model.
 //! * [`StopSequences`]: texts that end a generation, found across token boundaries.
 //!
 //! The engine uses models as [`Scorer`](cascade_core::Scorer)s and
@@ -63,7 +63,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use generation::Generation;
 pub use k_matrix::{Convention, KMatrix, KMatrixError};
-pub use ledger::{Metered, Usage};
+pub use ledger::Usage;
 pub use level::NeuralOptions;
 pub use level_checks::{check_levels, LevelSpec, NeuralSpec};
 pub use limits::{DEFAULT_MAX_NODES, LONGEST_STOP};

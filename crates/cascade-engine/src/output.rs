@@ -66,7 +66,7 @@ pub struct Step {
 }
 
 /// What one model did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ModelUsage {
     /// Its name.
@@ -74,11 +74,13 @@ pub struct ModelUsage {
     /// Its place in the cascade.
     pub role: Role,
     /// Its ledger: calls, rows and time.
+    #[serde(flatten)]
     pub usage: Usage,
 }
 
 /// A model's place in the cascade.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Its output is emitted.
     Target,

@@ -43,7 +43,7 @@ pub struct TextPiece {
 }
 
 /// One level's part in a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct LevelStep {
     /// Nodes of the target's draft that this level proposed first; 0 for the target.
@@ -52,6 +52,7 @@ pub struct LevelStep {
     pub accepted: usize,
     /// Forwards, rows and time of its model within the step. Encoding of the source is not
     /// included.
+    #[serde(flatten)]
     pub usage: Usage,
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Drafter, HiddenLayers, LevelId, Observation, TokenId};
+use cascade_core::{HiddenLayers, LevelId, Observation, TokenId};
 
 use super::{Level, Neural};
+use crate::ledger::Ledger;
 use crate::policy::Schedule;
 use crate::{Clock, ModelUsage, Result, Role, Usage};
 
@@ -69,14 +70,9 @@ impl Models {
 
     /// Lets all ledgers read a clock.
     pub(crate) fn set_clock(&mut self, clock: &Arc<dyn Clock>) {
-        self.target.scorer.set_clock(Arc::clone(clock));
+        self.target.ledger.set_clock(Arc::clone(clock));
         for level in &mut self.drafters {
-            match level {
-                Level::Neural(neural) => neural.scorer.set_clock(Arc::clone(clock)),
-                Level::Statistical(statistical) => {
-                    statistical.drafter.set_clock(Arc::clone(clock));
-                }
-            }
+            level.ledger_mut().set_clock(Arc::clone(clock));
         }
     }
 
@@ -116,10 +112,9 @@ impl Models {
 
     /// What each model has done, by level.
     pub(crate) fn usage(&self) -> Vec<Usage> {
-        let drafters = self.drafters.iter().map(Level::usage);
-        std::iter::once(self.target.scorer.usage())
-            .chain(drafters)
-            .collect()
+        let drafters = self.drafters.iter().map(Level::ledger);
+        let ledgers = std::iter::once(&self.target.ledger).chain(drafters);
+        ledgers.map(Ledger::usage).collect()
     }
 
     /// The usage of each model with its name and role.

@@ -9,10 +9,12 @@ use cascade_verify::{ReviewRule, Rule};
 
 use super::acceptance_watch::AcceptanceWatch;
 use super::{failed, NoticeSink};
+use crate::contract::check_scores;
+use crate::ledger::Ledger;
 use crate::level_checks::NeuralSpec;
 use crate::policy::{ForwardCost, StopRule};
 use crate::shared_vocabulary::{BoxedScorer, SharedVocabulary};
-use crate::{Branching, DraftVocabulary, Error, Metered, Result};
+use crate::{Branching, DraftVocabulary, Error, Result};
 
 /// How a neural drafter reviews and drafts.
 #[derive(Clone, Debug)]
@@ -52,7 +54,8 @@ impl Default for NeuralOptions {
 /// A neural model and its name.
 pub(crate) struct Neural {
     pub(crate) name: String,
-    pub(crate) scorer: Metered<BoxedScorer>,
+    scorer: BoxedScorer,
+    pub(super) ledger: Ledger,
     /// Which of the target's tokens it may draft.
     vocabulary: DraftVocabulary,
     reading: Option<Reading>,
@@ -70,7 +73,8 @@ impl Neural {
     pub(crate) fn new(name: String, scorer: BoxedScorer, options: NeuralOptions) -> Self {
         Self {
             name,
-            scorer: Metered::new(scorer),
+            scorer,
+            ledger: Ledger::default(),
             vocabulary: options.vocabulary,
             reading: None,
             watch: None,
@@ -102,14 +106,12 @@ impl Neural {
     /// The drafter with scores over the vocabulary of a target of so many rows.
     pub(crate) fn drafting_for(self, target_rows: usize, notices: &NoticeSink) -> Self {
         let rows = self.info().vocab_size;
-        let scorer = self.scorer.into_inner();
-        let scorer = SharedVocabulary::fit(scorer, target_rows, &self.vocabulary);
+        let scorer = SharedVocabulary::fit(self.scorer, target_rows, &self.vocabulary);
         let reading = (rows < target_rows).then(|| Reading {
             rows,
             source: None,
             notices: Some(Arc::clone(notices)),
         });
-        let scorer = Metered::new(scorer);
         let is_head = !scorer.info().observes.is_empty();
         Self {
             watch: is_head.then(|| AcceptanceWatch::new(Arc::clone(notices))),
@@ -123,7 +125,8 @@ impl Neural {
         if let Some(reading) = &mut self.reading {
             reading.source = reading.unread(source);
         }
-        let set = self.scorer.set_source(source);
+        self.ledger.clear();
+        let set = self.ledger.timed(|| self.scorer.set_source(source));
         set.map_err(|source| self.failed(source))
     }
 
@@ -134,12 +137,15 @@ impl Neural {
         tree: &TokenTree,
         want: Want,
     ) -> Result<(Scores, ForwardCost)> {
-        let before = self.scorer.usage();
+        let before = self.ledger.usage();
+        let rows = self.info().vocab_size;
         let scores = self
-            .scorer
-            .score(context, tree, want)
+            .ledger
+            .timed(|| self.scorer.score(context, tree, want))
+            .and_then(|scores| check_scores(scores, context.len(), tree, want, rows))
             .map_err(|source| self.failed(source))?;
-        let spent = self.scorer.usage().since(&before);
+        self.ledger.count_forward(tree.len(), scores.rows_computed);
+        let spent = self.ledger.usage().since(&before);
         let cost = ForwardCost {
             rows: spent.all_rows() as usize,
             time: spent.time,
@@ -150,7 +156,7 @@ impl Neural {
     }
 
     pub(super) fn observe(&mut self, step: &Observation<'_>) -> Result<()> {
-        let observed = self.scorer.observe(step);
+        let observed = self.ledger.timed(|| self.scorer.observe(step));
         observed.map_err(|source| self.failed(source))
     }
 

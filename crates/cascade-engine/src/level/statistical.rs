@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use cascade_core::{Budget, Drafter, Guidance, Observation, ScoredTree, TokenId};
+use cascade_core::{Budget, Guidance, Observation, ScoredTree, TokenId};
 
 use super::{failed, BoxedDrafter};
 use crate::contract::check_proposal;
 use crate::draft_settings::DraftSettings;
+use crate::ledger::Ledger;
 use crate::policy::StopRule;
-use crate::{Metered, Result};
+use crate::Result;
 
 /// A statistical model and its name.
 pub(crate) struct Statistical {
     pub(crate) name: String,
-    pub(super) drafter: Metered<BoxedDrafter>,
+    pub(super) drafter: BoxedDrafter,
+    pub(super) ledger: Ledger,
     pub(crate) stop_rule: Option<Box<dyn StopRule>>,
     untold: Untold,
 }
@@ -31,7 +33,8 @@ impl Statistical {
     pub(crate) fn new(name: String, drafter: BoxedDrafter) -> Self {
         Self {
             name,
-            drafter: Metered::new(drafter),
+            drafter,
+            ledger: Ledger::default(),
             stop_rule: None,
             untold: Untold::default(),
         }
@@ -53,8 +56,8 @@ impl Statistical {
         let Untold { text, start } = &mut self.untold;
         if !text.is_empty() {
             let (context, emitted) = text.split_at(*start);
-            self.drafter
-                .observe(&Observation::of_text(context, emitted));
+            let step = Observation::of_text(context, emitted);
+            self.ledger.timed(|| self.drafter.observe(&step));
             text.clear();
         }
     }
@@ -62,15 +65,16 @@ impl Statistical {
     /// Lets the drafter learn from a step, and returns how long that took.
     pub(super) fn observe(&mut self, step: &Observation<'_>) -> Duration {
         self.catch_up();
-        let before = self.drafter.usage().time;
-        self.drafter.observe(step);
-        self.drafter.usage().time.saturating_sub(before)
+        let before = self.ledger.usage().time;
+        self.ledger.timed(|| self.drafter.observe(step));
+        self.ledger.usage().time.saturating_sub(before)
     }
 
     pub(super) fn set_source(&mut self, source: &[TokenId]) {
         // A drafter that rests to the end does not pay for this text either.
         self.untold.text.clear();
-        self.drafter.set_source(source);
+        self.ledger.clear();
+        self.ledger.timed(|| self.drafter.set_source(source));
     }
 
     pub(super) fn forget(&mut self) {
@@ -91,7 +95,9 @@ impl Statistical {
         settings: &DraftSettings,
     ) -> Result<ScoredTree> {
         self.catch_up();
-        let proposed = self.drafter.propose_with(context, budget, guidance);
+        let propose = || self.drafter.propose_with(context, budget, guidance);
+        let proposed = self.ledger.timed(propose);
+        self.ledger.count_proposal(proposed.tree().len());
         check_proposal(&proposed, budget, settings).map_err(|source| failed(&self.name, source))?;
         Ok(proposed)
     }

@@ -126,63 +126,9 @@ pub trait Schedule: Send {
     fn forget(&mut self) {}
 }
 
-impl Schedule for Box<dyn Schedule> {
-    fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
-        (**self).next(reviewer, state)
-    }
-
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        (**self).may_pair(reviewer, drafter)
-    }
-
-    fn plans_joint_drafts(&self) -> bool {
-        (**self).plans_joint_drafts()
-    }
-
-    fn check(&self, drafters: usize) -> Result<()> {
-        (**self).check(drafters)
-    }
-
-    fn prepare(&mut self, roles: &[Role]) {
-        (**self).prepare(roles);
-    }
-
-    fn want(&self) -> Want {
-        (**self).want()
-    }
-
-    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
-        (**self).stop(drafted)
-    }
-
-    fn trim(
-        &mut self,
-        reviewer: LevelId,
-        drafter: LevelId,
-        state: &DraftState<'_>,
-        proposed: &ScoredTree,
-    ) -> Option<Vec<bool>> {
-        (**self).trim(reviewer, drafter, state, proposed)
-    }
-
-    fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
-        (**self).expand(state, growing)
-    }
-
-    fn observe(&mut self, outcome: &Outcome<'_>) {
-        (**self).observe(outcome);
-    }
-
-    fn rests(&self, drafter: LevelId) -> bool {
-        (**self).rests(drafter)
-    }
-
-    fn learned(&mut self, drafter: LevelId, time: Duration) {
-        (**self).learned(drafter, time);
-    }
-
-    fn forget(&mut self) {
-        (**self).forget();
+impl<S: Schedule + 'static> From<S> for Box<dyn Schedule> {
+    fn from(schedule: S) -> Self {
+        Box::new(schedule)
     }
 }
 

@@ -39,21 +39,9 @@ pub trait StopRule: Send {
     fn forget(&mut self) {}
 }
 
-impl StopRule for Box<dyn StopRule> {
-    fn want(&self) -> Want {
-        (**self).want()
-    }
-
-    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
-        (**self).stop(drafted)
-    }
-
-    fn observe(&mut self, outcome: &Outcome<'_>) {
-        (**self).observe(outcome);
-    }
-
-    fn forget(&mut self) {
-        (**self).forget();
+impl<R: StopRule + 'static> From<R> for Box<dyn StopRule> {
+    fn from(rule: R) -> Self {
+        Box::new(rule)
     }
 }
 

@@ -10,7 +10,7 @@ use cascade_core::{
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, ConfidenceThreshold, DraftState, DraftedToken, Error,
-    Event, Expand, Finish, Metered, NeuralOptions, Outcome, Rule, Schedule, Siblings,
+    Event, Expand, Finish, NeuralOptions, Outcome, Rule, Schedule, Siblings,
     StaticSchedule, StepReport, StopRule, StopSequences, Turn, TurnStart,
 };
 
@@ -68,48 +68,6 @@ impl Scorer for Caching {
         let scores = self.model.score(context, tree, want)?;
         Ok(scores.with_rows_computed(fresh + tree.len()))
     }
-}
-
-#[test]
-fn a_ledger_tells_requested_rows_from_others() {
-    let log = Log::default();
-    let mut metered = Metered::new(Caching::new("model", &log).slow());
-    let none = |tokens: &[TokenId]| TokenTree::chain(tokens.iter().copied());
-    let count = |metered: &mut Metered<Caching>, context: &[TokenId], tree: &TokenTree| {
-        metered.score(context, tree, Want::ARGMAX).unwrap();
-        let usage = metered.usage();
-        (
-            usage.calls,
-            usage.rows,
-            usage.prefill_rows,
-            usage.catch_up_rows,
-        )
-    };
-    // The prompt of 4 tokens, of which the last is requested with the tree's two.
-    assert_eq!(
-        count(&mut metered, &[0, 1, 2, 3], &none(&[4, 5])),
-        (1, 3, 3, 0)
-    );
-    // Three tokens more, two of them not asked for.
-    assert_eq!(
-        count(&mut metered, &[0, 1, 2, 3, 4, 5, 6], &none(&[7])),
-        (2, 5, 3, 2)
-    );
-    assert_eq!(
-        count(&mut metered, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &none(&[])),
-        (3, 6, 3, 4)
-    );
-    assert!(metered.usage().time >= Duration::from_millis(9));
-    Scorer::set_source(&mut metered, &[]).unwrap();
-    assert_eq!(metered.usage().calls, 0, "another prompt, another ledger");
-
-    let mut drafter = Metered::new(Scripted::new("drafter", &[], &log));
-    for depth in [3, 4] {
-        drafter.propose(&[0, 1], Budget::chain(depth));
-    }
-    assert_eq!((drafter.usage().calls, drafter.usage().rows), (2, 7));
-    Drafter::set_source(&mut drafter, &[]);
-    assert_eq!((drafter.usage().calls, drafter.usage().rows), (0, 0));
 }
 
 #[test]
