@@ -74,9 +74,9 @@ pub use own_time::OwnTime;
 pub use policy::{
     classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
     ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,
-    GrowingTree, HeadLayer, HeadWeights, InvalidClassifier, InvalidHead, Judgement,
-    LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule,
-    StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
+    GrowingTree, HeadLayer, HeadWeights, InvalidNetwork, Judgement, LengthHeuristic, MdpThreshold,
+    OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule, StopRule, Turn, TurnRecord,
+    TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use row_times::RowTimes;

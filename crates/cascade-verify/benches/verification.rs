@@ -440,7 +440,7 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
                     let mut chance = SeededRandom::new(0);
                     step.measure(criterion, table, |case, draft| {
                         let rows = &mut SampledRows::new(&case.rows, &sampling);
-                        sampled::review(draft, None, rows, rule, leniences, &mut chance)
+                        sampled::review(draft, None, rows, &rule, leniences, &mut chance)
                             .expect("finite logits")
                             .emitted
                             .len()

@@ -122,7 +122,7 @@ fn step(pool: &Pool, way: Way, width: usize, number: u64) -> f64 {
             } else {
                 Rule::Iterated
             };
-            sampled::review(&draft, None, &mut rows[..], rule, strict, &mut chance)
+            sampled::review(&draft, None, &mut rows[..], &rule, strict, &mut chance)
         }
     };
     verdict.expect("proper rows").kept.len() as f64 + 1.0

@@ -24,7 +24,7 @@ pub fn token(
     p: &Arc<Distribution>,
     draws: &[CandidateToken<'_>],
     lenience: Lenience,
-    rule: impl ReviewRule,
+    rule: &dyn ReviewRule,
     chance: &mut dyn RandomSource,
 ) -> (TokenId, Arc<Distribution>) {
     let loosened = |first: &CandidateToken<'_>| !lenience.is_strict() && first.is_possible();

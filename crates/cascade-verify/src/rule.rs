@@ -43,29 +43,6 @@ pub trait ReviewRule: fmt::Debug + Send + Sync {
     ) -> TokenId;
 }
 
-impl<R: ReviewRule + ?Sized> ReviewRule for &R {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-
-    fn reorders(&self) -> bool {
-        (**self).reorders()
-    }
-
-    fn is_coupled(&self) -> bool {
-        (**self).is_coupled()
-    }
-
-    fn token(
-        &self,
-        p: &Arc<Distribution>,
-        draws: &[CandidateToken<'_>],
-        chance: &mut dyn RandomSource,
-    ) -> TokenId {
-        (**self).token(p, draws, chance)
-    }
-}
-
 /// The rules of the papers. Each emits exactly p; they differ in how often the token is a drafted
 /// one, and in whether a seed's tokens depend on what is drafted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

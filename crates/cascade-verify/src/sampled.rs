@@ -21,7 +21,7 @@ pub fn review(
     draft: &Draft,
     start: Option<NodeId>,
     rows: &mut (impl RowDistributions + ?Sized),
-    rule: impl ReviewRule,
+    rule: &dyn ReviewRule,
     leniences: LeniencePolicy,
     chance: &mut dyn RandomSource,
 ) -> Result<Verdict> {
@@ -31,7 +31,7 @@ pub fn review(
         let lenience = draws
             .first()
             .map_or_else(Default::default, |first| leniences.of(first.proposal));
-        let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, &rule, chance);
+        let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, rule, chance);
         Ok((token, Proposal::Sampled(r)))
     })
 }

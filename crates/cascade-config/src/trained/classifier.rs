@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cascade_engine::{Classifier, ClassifierWeights, InvalidClassifier};
+use cascade_engine::{Classifier, ClassifierWeights, InvalidNetwork};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +77,7 @@ pub enum ClassifierError {
     Write(String),
     /// Its numbers are not those of a classifier.
     #[error(transparent)]
-    Invalid(#[from] InvalidClassifier),
+    Invalid(#[from] InvalidNetwork),
 }
 
 impl ClassifierFile {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead};
+use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidNetwork};
 use cascade_models::{read_tensors, NamedTensor};
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +116,7 @@ pub enum HeadError {
     Write(String),
     /// Its numbers are not those of a head.
     #[error(transparent)]
-    Invalid(#[from] InvalidHead),
+    Invalid(#[from] InvalidNetwork),
 }
 
 /// config.json.

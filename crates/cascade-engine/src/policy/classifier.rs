@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cascade_core::{TokenId, Want};
 
+use super::network::{check_part, check_threshold, InvalidNetwork};
 use super::{DraftedToken, StopRule};
 
 /// Probabilities of the drafter that the classifier reads: those of its most probable tokens.
@@ -51,42 +52,12 @@ pub struct ClassifierWeights {
     pub output_bias: f32,
 }
 
-/// Weights or settings that are not those of a classifier.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidClassifier {
-    /// A part of another size.
-    #[error("`{part}` has {found} numbers, and {expected} are expected")]
-    Size {
-        /// The part.
-        part: &'static str,
-        /// Numbers that it should have.
-        expected: usize,
-        /// Numbers that it has.
-        found: usize,
-    },
-    /// A number that is infinite or NaN, or a deviation that is not positive.
-    #[error("`{part}` has the number {number}, which no training gives; train again")]
-    Number {
-        /// The part.
-        part: &'static str,
-        /// The number.
-        number: f32,
-    },
-    /// A threshold that is not a probability.
-    #[error("a classifier's threshold is a probability, from 0 to 1, not {0}")]
-    Threshold(f32),
-    /// Drafts of nothing.
-    #[error("the longest draft has at least 1 token, not 0")]
-    NoTokens,
-}
-
 impl ClassifierWeights {
     /// Checks sizes and numbers.
     ///
     /// # Errors
-    /// [`InvalidClassifier`], which names the part.
-    pub fn check(&self) -> Result<(), InvalidClassifier> {
+    /// [`InvalidNetwork`], which names the part.
+    pub fn check(&self) -> Result<(), InvalidNetwork> {
         let units = self.output.len();
         let bias = [self.output_bias];
         let parts: [(&'static str, &[f32], usize); 6] = [
@@ -98,18 +69,8 @@ impl ClassifierWeights {
             ("output.bias", &bias, 1),
         ];
         for (part, numbers, expected) in parts {
-            let found = numbers.len();
-            if found != expected {
-                return Err(InvalidClassifier::Size {
-                    part,
-                    expected,
-                    found,
-                });
-            }
             let good = |number: f32| number.is_finite() && (part != "deviation" || number > 0.0);
-            if let Some(&number) = numbers.iter().find(|&&number| !good(number)) {
-                return Err(InvalidClassifier::Number { part, number });
-            }
+            check_part(|| format!("`{part}`"), numbers, expected, good)?;
         }
         Ok(())
     }
@@ -151,18 +112,16 @@ impl Classifier {
     /// The rule with threshold τ and drafts of `longest` tokens at most.
     ///
     /// # Errors
-    /// [`InvalidClassifier`].
+    /// [`InvalidNetwork`].
     pub fn new(
         weights: Arc<ClassifierWeights>,
         threshold: f32,
         longest: usize,
-    ) -> Result<Self, InvalidClassifier> {
+    ) -> Result<Self, InvalidNetwork> {
         weights.check()?;
-        if !(0.0..=1.0).contains(&threshold) {
-            return Err(InvalidClassifier::Threshold(threshold));
-        }
+        check_threshold("a classifier", threshold)?;
         match longest {
-            0 => Err(InvalidClassifier::NoTokens),
+            0 => Err(InvalidNetwork::NoTokens),
             longest => Ok(Self {
                 weights,
                 threshold,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cascade_core::exp::exp_clamped;
 use cascade_core::Want;
 
+use super::network::{check_part, check_threshold, InvalidNetwork};
 use super::{DraftedToken, StopRule};
 
 /// What a drafter's scores must have for its head.
@@ -33,49 +34,6 @@ pub struct HeadWeights {
     pub output_bias: f32,
 }
 
-/// Weights or settings that are not those of a head.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidHead {
-    /// A part of another size.
-    #[error("`{part}` of layer {layer} has {found} numbers, and {expected} are expected")]
-    Size {
-        /// The layer, from 0; the linear one is the last.
-        layer: usize,
-        /// The part.
-        part: &'static str,
-        /// Numbers that it should have.
-        expected: usize,
-        /// Numbers that it has.
-        found: usize,
-    },
-    /// A number that is infinite or NaN.
-    #[error(
-        "`{part}` of layer {layer} has the number {number}, which no training gives; train again"
-    )]
-    Number {
-        /// The layer, from 0; the linear one is the last.
-        layer: usize,
-        /// The part.
-        part: &'static str,
-        /// The number.
-        number: f32,
-    },
-    /// A threshold that is not a probability.
-    #[error("a head's threshold is a probability, from 0 to 1, not {0}")]
-    Threshold(f32),
-    /// Bounds of drafts between which there is no length.
-    #[error(
-        "drafts of {shortest} tokens or more and {longest} or less; give 1 ≤ shortest ≤ longest"
-    )]
-    Lengths {
-        /// The least.
-        shortest: usize,
-        /// The most.
-        longest: usize,
-    },
-}
-
 impl HeadWeights {
     /// Length of the hidden states that it reads.
     pub fn size(&self) -> usize {
@@ -85,17 +43,17 @@ impl HeadWeights {
     /// Checks sizes and numbers.
     ///
     /// # Errors
-    /// [`InvalidHead`], which names the part.
-    pub fn check(&self) -> Result<(), InvalidHead> {
+    /// [`InvalidNetwork`], which names the part.
+    pub fn check(&self) -> Result<(), InvalidNetwork> {
         let size = self.size();
         for (layer, own) in self.layers.iter().enumerate() {
             let square = size.saturating_mul(size);
-            part(layer, "weight", &own.weight, square)?;
-            part(layer, "bias", &own.bias, size)?;
+            check(layer, "weight", &own.weight, square)?;
+            check(layer, "bias", &own.bias, size)?;
         }
         let last = self.layers.len();
-        part(last, "weight", &self.output, size.max(1))?;
-        part(last, "bias", &[self.output_bias], 1)
+        check(last, "weight", &self.output, size.max(1))?;
+        check(last, "bias", &[self.output_bias], 1)
     }
 
     /// The probability that the token of this hidden state is accepted; `None` if a hidden state of
@@ -124,29 +82,10 @@ impl HeadWeights {
     }
 }
 
-fn part(
-    layer: usize,
-    part: &'static str,
-    numbers: &[f32],
-    expected: usize,
-) -> Result<(), InvalidHead> {
-    let found = numbers.len();
-    if found != expected {
-        return Err(InvalidHead::Size {
-            layer,
-            part,
-            expected,
-            found,
-        });
-    }
-    match numbers.iter().find(|number| !number.is_finite()) {
-        None => Ok(()),
-        Some(&number) => Err(InvalidHead::Number {
-            layer,
-            part,
-            number,
-        }),
-    }
+/// Checks a part of a layer, from 0; the linear one is the last.
+fn check(layer: usize, part: &str, numbers: &[f32], expected: usize) -> Result<(), InvalidNetwork> {
+    let name = || format!("`{part}` of layer {layer}");
+    check_part(name, numbers, expected, f32::is_finite)
 }
 
 /// The scalar product, in sixteen sums, which a processor adds side by side.
@@ -200,17 +139,15 @@ impl AcceptanceHead {
     /// The rule with threshold h and turns of `shortest` to `longest` tokens.
     ///
     /// # Errors
-    /// [`InvalidHead`].
+    /// [`InvalidNetwork`].
     pub fn new(
         weights: Arc<HeadWeights>,
         threshold: f32,
         shortest: usize,
         longest: usize,
-    ) -> Result<Self, InvalidHead> {
+    ) -> Result<Self, InvalidNetwork> {
         weights.check()?;
-        if !(0.0..=1.0).contains(&threshold) {
-            return Err(InvalidHead::Threshold(threshold));
-        }
+        check_threshold("a head", threshold)?;
         if 1 <= shortest && shortest <= longest {
             Ok(Self {
                 weights,
@@ -220,7 +157,7 @@ impl AcceptanceHead {
                 survival: 1.0,
             })
         } else {
-            Err(InvalidHead::Lengths { shortest, longest })
+            Err(InvalidNetwork::Lengths { shortest, longest })
         }
     }
 }

@@ -17,6 +17,7 @@ mod fixed_length;
 mod head;
 mod heuristic;
 mod mdp;
+mod network;
 mod online;
 mod outcome;
 mod pending;
@@ -30,14 +31,14 @@ mod stop_rule;
 
 pub use adaptive_confidence::AdaptiveConfidence;
 pub use classifier::{
-    classifier_features, Classifier, ClassifierWeights, InvalidClassifier, CLASSIFIER_FEATURES,
-    CLASSIFIER_WANT,
+    classifier_features, Classifier, ClassifierWeights, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
 };
 pub use confidence::ConfidenceThreshold;
 pub use fixed_length::FixedLength;
-pub use head::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead, HEAD_WANT};
+pub use head::{AcceptanceHead, HeadLayer, HeadWeights, HEAD_WANT};
 pub use heuristic::LengthHeuristic;
 pub use mdp::MdpThreshold;
+pub use network::InvalidNetwork;
 pub use online::{AssumedCosts, OnlineSchedule};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub use prices::SharedPrices;

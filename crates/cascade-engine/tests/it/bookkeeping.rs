@@ -10,8 +10,8 @@ use cascade_core::{
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, ConfidenceThreshold, DraftState, DraftedToken, Error,
-    Event, Expand, Finish, NeuralOptions, Outcome, Rule, Schedule, Siblings,
-    StaticSchedule, StepReport, StopRule, StopSequences, Turn, TurnStart,
+    Event, Expand, Finish, NeuralOptions, Outcome, Rule, Schedule, Siblings, StaticSchedule,
+    StepReport, StopRule, StopSequences, Turn, TurnStart,
 };
 
 use crate::common::{matrix, options, prompt, scripted, Log, Scripted};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Decoding, Prompt, Sampling, Scorer, TokenId, TokenTree, Want};
 use cascade_engine::{
-    classifier_features, Cascade, Classifier, ClassifierWeights, InvalidClassifier, Options,
+    classifier_features, Cascade, Classifier, ClassifierWeights, InvalidNetwork, Options,
     CLASSIFIER_FEATURES,
 };
 use statrs::distribution::{ChiSquared, ContinuousCDF};
@@ -121,7 +121,7 @@ fn weights_that_are_none_are_refused_by_part() {
     assert!(refused(bad, 0.5, 4).contains("`output.bias`"));
     assert!(refused(good.clone(), 1.5, 4).contains("not 1.5"));
     let none = Classifier::new(Arc::new(good), 0.5, 0).unwrap_err();
-    assert_eq!(none, InvalidClassifier::NoTokens);
+    assert_eq!(none, InvalidNetwork::NoTokens);
 }
 
 /// The target's probabilities after a text.

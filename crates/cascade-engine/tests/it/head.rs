@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_core::{
     Architecture, Matrix, Prompt, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
-use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead, Options};
+use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidNetwork, Options};
 
 use crate::common::matrix;
 use crate::replays::{token, Regime, Replay, Said};
@@ -172,15 +172,18 @@ fn what_is_no_head_is_refused_by_name() {
         output_bias: f32::NAN,
         ..until(1.0)
     };
-    assert!(matches!(new(nan, 0.5, 2, 20), InvalidHead::Number { .. }));
+    assert!(matches!(
+        new(nan, 0.5, 2, 20),
+        InvalidNetwork::Number { .. }
+    ));
     assert!(matches!(
         new(until(1.0), 1.5, 2, 20),
-        InvalidHead::Threshold(_)
+        InvalidNetwork::Threshold { .. }
     ));
     for (shortest, longest) in [(0, 3), (4, 3)] {
         assert!(matches!(
             new(until(1.0), 0.5, shortest, longest),
-            InvalidHead::Lengths { .. }
+            InvalidNetwork::Lengths { .. }
         ));
     }
 }

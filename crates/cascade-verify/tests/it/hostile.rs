@@ -36,7 +36,7 @@ fn first_tokens(
     let mut rows = vec![Arc::clone(p); draft.len() + 1];
     let mut mass = [0.0; 3];
     for (verdict, probability) in outcomes(|chance| {
-        sampled::review(draft, None, &mut rows[..], rule, leniences, chance).unwrap()
+        sampled::review(draft, None, &mut rows[..], &rule, leniences, chance).unwrap()
     }) {
         let kept = verdict.kept.first().map(|&node| draft.tree().token(node));
         mass[kept.unwrap_or(verdict.next) as usize] += probability;
@@ -70,7 +70,7 @@ fn logits_that_are_no_numbers_are_an_error_of_the_review() {
                 let review = |draft: &Draft| {
                     let mut rows = SampledRows::new(&logits, &sampling);
                     let mut chance = SeededRandom::new(7);
-                    sampled::review(draft, None, &mut rows, rule, leniences, &mut chance)
+                    sampled::review(draft, None, &mut rows, &rule, leniences, &mut chance)
                 };
                 let error = review(&chain(1)).unwrap_err();
                 assert!(
@@ -190,7 +190,7 @@ fn what_a_lenient_review_emits_is_never_called_impossible() {
     for rule in Rule::DRAWN {
         let mut chance = SeededRandom::new(1);
         let verdict =
-            sampled::review(&draft, None, &mut rows[..], rule, both(3.0), &mut chance).unwrap();
+            sampled::review(&draft, None, &mut rows[..], &rule, both(3.0), &mut chance).unwrap();
         assert_eq!(verdict.next, 2);
         let Proposal::Sampled(r) = &verdict.emitted[0] else {
             panic!("{:?}", verdict.emitted);
@@ -239,7 +239,7 @@ fn a_review_looks_at_the_rows_along_its_path() {
         };
         let mut chance = SeededRandom::new(3);
         let verdict =
-            sampled::review(&draft, None, &mut rows, rule, both(2.0), &mut chance).unwrap();
+            sampled::review(&draft, None, &mut rows, &rule, both(2.0), &mut chance).unwrap();
         assert_eq!(verdict.kept, [1, 4, 7, 10], "{rule}");
         assert_eq!(rows.asked, [0, 2, 5, 8, 11], "{rule}");
     }

@@ -18,7 +18,7 @@ fn kept(reviewer: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePol
     for (draft, drafted) in drafts {
         let mut rows = reviewer.rows(&[], draft);
         let reviewed = outcomes(|chance| {
-            sampled::review(draft, None, &mut rows[..], rule, leniences, chance).unwrap()
+            sampled::review(draft, None, &mut rows[..], &rule, leniences, chance).unwrap()
         });
         for (verdict, probability) in reviewed {
             mean += drafted * probability * verdict.kept.len() as f64;
@@ -291,7 +291,7 @@ fn rejections(cast: &Cast, context: &[TokenId]) -> f64 {
             &draft,
             None,
             &mut rows[..],
-            Rule::Speculative,
+            &Rule::Speculative,
             STRICT,
             chance,
         );
@@ -335,7 +335,7 @@ fn strict_reviews_emit_the_rows() {
         let rows = cast.target.rows(&[], draft);
         for (verdict, _) in outcomes(|chance| {
             let rows = &mut rows.clone()[..];
-            sampled::review(draft, None, rows, Rule::Iterated, STRICT, chance).unwrap()
+            sampled::review(draft, None, rows, &Rule::Iterated, STRICT, chance).unwrap()
         }) {
             let nodes = std::iter::once(0).chain(verdict.kept.iter().map(|node| node + 1));
             let expected: Vec<_> = nodes.map(|i| Proposal::Sampled(rows[i].clone())).collect();

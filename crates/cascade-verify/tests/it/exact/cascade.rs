@@ -112,7 +112,7 @@ impl Reviewing<'_> {
             let mut rows = levels[0].rows(&context, &inner);
             let rows = &mut rows[..];
             let verdict =
-                sampled::review(&inner, None, rows, self.rule, self.leniences, chance).unwrap();
+                sampled::review(&inner, None, rows, &self.rule, self.leniences, chance).unwrap();
             self.pass_on(&mut growing, &inner, &verdict, rows);
         }
         while growing.text.len() < end {

@@ -95,7 +95,7 @@ pub(crate) fn error_of(
 pub(crate) fn strict_error(target: &Language, length: usize, drafts: &Drafts, rule: Rule) -> f64 {
     error_of(target, length, drafts, |draft, rows, chance| {
         let verdict =
-            sampled::review(draft, None, rows, rule, LeniencePolicy::STRICT, chance).unwrap();
+            sampled::review(draft, None, rows, &rule, LeniencePolicy::STRICT, chance).unwrap();
         emitted(draft, &verdict)
     })
 }

@@ -60,7 +60,7 @@ fn error(base: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePolicy
     for (draft, drafted) in drafts {
         let mut rows = base.rows(&[], draft);
         let reviewed = outcomes(|chance| {
-            sampled::review(draft, None, &mut rows[..], rule, leniences, chance).unwrap()
+            sampled::review(draft, None, &mut rows[..], &rule, leniences, chance).unwrap()
         });
         for (verdict, probability) in reviewed {
             let text = emitted(draft, &verdict);
@@ -133,7 +133,7 @@ fn a_lenient_review_does_not_emit_its_own_distribution() {
             let drafts = all_drafts(|chance| shape.draft(&[&cast.small], &[], 2, chance));
             let loose = leniences(3.0, 3.0);
             let error = error_of(&cast.base, 2, &drafts, |draft, rows, chance| {
-                let verdict = sampled::review(draft, None, rows, Rule::Iterated, loose, chance);
+                let verdict = sampled::review(draft, None, rows, &Rule::Iterated, loose, chance);
                 emitted(draft, &verdict.unwrap())
             });
             assert!(error > CAUGHT, "{shape:?}, {cast}: {error}");

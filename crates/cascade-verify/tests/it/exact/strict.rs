@@ -102,7 +102,7 @@ fn generate(cast: &Cast, shape: Shape, rule: Rule) -> f64 {
             let draft = shape.draft(&[&cast.small, &cast.base], &context, depth, chance);
             let mut rows = cast.target.rows(&context, &draft);
             let strict = LeniencePolicy::STRICT;
-            let verdict = sampled::review(&draft, None, &mut rows[..], rule, strict, chance);
+            let verdict = sampled::review(&draft, None, &mut rows[..], &rule, strict, chance);
             emitted(&draft, &verdict.unwrap())
         });
         for (text, conditional) in said {
