@@ -1,22 +1,14 @@
 //! Reading samples from files.
 
-mod alpaca;
-mod cnn_dailymail;
 #[cfg(feature = "tables")]
 mod csv;
 mod entry;
 mod file;
-mod gsm8k;
-mod humaneval;
 mod json;
-mod mbpp;
-mod mmlu;
-mod mt_bench;
 #[cfg(feature = "tables")]
 mod parquet;
 mod problems;
-mod prompts;
-mod spec_bench;
+mod samples;
 mod taken;
 
 use std::borrow::Cow;
@@ -254,39 +246,15 @@ impl Dataset {
             if taken.is_complete() {
                 break;
             }
-            for Record { place, object } in self.unfold(record?) {
+            for Record { place, object } in samples::unfold(self, record?) {
                 if taken.is_complete() {
                     break;
                 }
-                let sample = self.sample(Entry::new(object), taken.seen());
+                let sample = samples::sample(self, Entry::new(object), taken.seen());
                 taken.push(sample.map_err(|error| bad_entry(label, place, error))?);
             }
         }
         Ok(())
-    }
-
-    /// The records that a record stands for.
-    fn unfold(&self, record: Record) -> Vec<Record> {
-        match self {
-            Self::CnnDailyMail => cnn_dailymail::unfold(record),
-            _ => vec![record],
-        }
-    }
-
-    /// The sample of an entry, the one at `position` in the dataset.
-    fn sample(&self, entry: Entry, position: usize) -> entry::Result<Sample> {
-        match self {
-            Self::Problems(_) => problems::sample(entry, position),
-            Self::Gsm8k => gsm8k::sample(entry, position),
-            Self::Mmlu => mmlu::sample(entry, position),
-            Self::HumanEval => humaneval::sample(entry, position),
-            Self::Mbpp => mbpp::sample(entry, position),
-            Self::Alpaca => alpaca::sample(entry, position),
-            Self::MtBench => mt_bench::sample(entry, position),
-            Self::SpecBench => spec_bench::sample(entry, position),
-            Self::CnnDailyMail => cnn_dailymail::sample(entry, position),
-            Self::Prompts { field } => prompts::sample(entry, position, field),
-        }
     }
 }
 

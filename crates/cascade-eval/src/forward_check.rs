@@ -3,6 +3,8 @@
 
 use cascade_core::{Architecture, Error, Matrix, Result, Scorer, Scores, TokenId, TokenTree, Want};
 
+use serde::Serialize;
+
 use crate::forward_input::{with_siblings, Tokens};
 
 /// Compares forwards of a scorer with each other, bit for bit, and with another scorer of the same
@@ -23,53 +25,40 @@ pub struct ForwardCheck {
 }
 
 /// What a forward was compared with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Compared {
     /// Rows of a chain with the same rows one by one.
-    Chain {
-        /// Logits that differ in any bit.
-        differing: usize,
-        /// Distance, as in [`Other`](Self::Other).
-        distance: f64,
-    },
+    Chain,
     /// A path of a tree with the same rows one by one.
-    Tree {
-        /// Logits that differ in any bit.
-        differing: usize,
-        /// Distance, as in [`Other`](Self::Other).
-        distance: f64,
-    },
-    /// All rows with those of the other scorer.
-    Other {
-        /// Root mean square of the differences, relative to that of the other's logits.
-        distance: f64,
-    },
+    Tree,
+    /// All rows with those of the other scorer, which computes on the CPU.
+    Cpu,
 }
 
 /// A forward that was compared.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CheckedForward {
     /// Tokens of the context.
     pub context: usize,
     /// Rows of the forward.
     pub rows: usize,
-    /// With what, and how far they differ.
+    /// With what.
     pub compared: Compared,
+    /// Logits that differ in any bit from the same rows one by one.
+    pub differing: Option<usize>,
+    /// Root mean square of the differences, relative to that of the other's logits.
+    pub distance: f64,
 }
 
 impl CheckedForward {
     /// Whether nothing differs from another device, or in other company, by more than a share
     /// `tolerance`; in company in no bit if rows are said to be `invariant`.
     pub fn passes(&self, tolerance: f64, invariant: bool) -> bool {
-        match self.compared {
-            Compared::Chain { differing, .. } | Compared::Tree { differing, .. } if invariant => {
-                differing == 0
-            }
-            Compared::Chain { distance, .. }
-            | Compared::Tree { distance, .. }
-            | Compared::Other { distance } => distance <= tolerance,
+        match self.differing {
+            Some(differing) if invariant => differing == 0,
+            _ => self.distance <= tolerance,
         }
     }
 }
@@ -105,12 +94,7 @@ impl ForwardCheck {
             let alone = one_by_one(scorer, &text, context)?;
             for rows in rows {
                 let forward = (&text[..context], &text[context..context + rows - 1]);
-                let of_rows = comparisons(scorer, &mut other, forward, &alone)?;
-                checked.extend(of_rows.into_iter().map(|compared| CheckedForward {
-                    context,
-                    rows,
-                    compared,
-                }));
+                checked.extend(comparisons(scorer, &mut other, forward, &alone)?);
             }
         }
         Ok(checked)
@@ -124,28 +108,34 @@ fn comparisons(
     other: &mut Option<&mut dyn Scorer>,
     (context, drafted): (&[TokenId], &[TokenId]),
     alone: &[Vec<f32>],
-) -> Result<Vec<Compared>> {
+) -> Result<Vec<CheckedForward>> {
     let rows = 0..drafted.len() + 1;
+    let checked = |compared, differing, distance| CheckedForward {
+        context: context.len(),
+        rows: drafted.len() + 1,
+        compared,
+        differing,
+        distance,
+    };
+    let in_company = |compared, scored: &Matrix, rows: &[usize]| {
+        let differing = differing(alone, scored, rows.iter().copied());
+        let distance = distance(alone, scored, rows.iter().copied());
+        checked(compared, Some(differing), distance)
+    };
     let chain = TokenTree::chain(drafted.iter().copied());
     let scored = logits(scorer.score(context, &chain, Want::LOGITS)?)?;
-    let mut compared = vec![Compared::Chain {
-        differing: differing(alone, &scored, rows.clone()),
-        distance: distance(alone, &scored, rows.clone()),
-    }];
+    let path: Vec<usize> = rows.clone().collect();
+    let mut found = vec![in_company(Compared::Chain, &scored, &path)];
     if drafted.len() > 1 {
         let (tree, path) = with_siblings(drafted, drafted.len());
         let scored = logits(scorer.score(context, &tree, Want::LOGITS)?)?;
-        compared.push(Compared::Tree {
-            differing: differing(alone, &scored, path.iter().copied()),
-            distance: distance(alone, &scored, path.into_iter()),
-        });
+        found.push(in_company(Compared::Tree, &scored, &path));
     }
     if let Some(other) = other {
         let theirs = logits(other.score(context, &chain, Want::LOGITS)?)?;
-        let distance = distance(alone, &theirs, rows);
-        compared.push(Compared::Other { distance });
+        found.push(checked(Compared::Cpu, None, distance(alone, &theirs, rows)));
     }
-    Ok(compared)
+    Ok(found)
 }
 
 /// Logits of each token of `text` behind a context, by forwards of one row.

@@ -61,7 +61,7 @@ pub use dataset::{Dataset, ProblemSet, LARGEST_FILE};
 pub use error::{Error, ErrorKind, Result};
 pub use forward_check::{CheckedForward, Compared, ForwardCheck};
 pub use forward_cost::{read_bandwidth, ForwardBench, ForwardClock, ForwardCost, LONGEST_CONTEXT};
-pub use sample::{Letter, Sample};
+pub use sample::Sample;
 pub use selection::{RandomSample, Selection};
 pub use solution::{Mark, Solution};
 pub use source::{DataSource, HubData};

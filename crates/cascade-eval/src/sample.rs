@@ -1,7 +1,5 @@
 //! What a dataset is made of.
 
-use std::fmt;
-
 use cascade_config::{Content, Message, PromptError, PromptTemplate};
 use serde_json::{json, Map, Value};
 
@@ -19,7 +17,7 @@ pub struct Sample {
     pub content: Content,
     /// For each turn, the answers that count as right: several if the dataset has several, none
     /// where it has none. Empty if there is no reference at all. A multiple-choice question's is
-    /// its [`Letter`].
+    /// its letter.
     pub references: Vec<Vec<String>>,
     /// The entry's other fields, in their order and under their own names. A field that only gave
     /// the [`id`](Self::id) is among them, as it stood.
@@ -117,44 +115,18 @@ impl Sample {
     }
 }
 
-/// One of four choices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Letter {
-    /// The first choice.
-    A,
-    /// The second choice.
-    B,
-    /// The third choice.
-    C,
-    /// The fourth choice.
-    D,
+/// The letters of the four choices of a question.
+const LETTERS: [char; 4] = ['A', 'B', 'C', 'D'];
+
+/// The letter at the beginning of a text that names a choice, and what follows it.
+pub(crate) fn first_letter(text: &str) -> Option<(char, &str)> {
+    let letter = text.chars().next().filter(|c| LETTERS.contains(c))?;
+    Some((letter, &text[1..]))
 }
 
-impl Letter {
-    /// All letters.
-    pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::D];
-
-    /// The choice that a capital letter names.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "A" => Some(Self::A),
-            "B" => Some(Self::B),
-            "C" => Some(Self::C),
-            "D" => Some(Self::D),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Letter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::A => "A",
-            Self::B => "B",
-            Self::C => "C",
-            Self::D => "D",
-        })
-    }
+/// The letter of a choice by its place, from 0.
+pub(crate) fn letter_at(place: u64) -> Option<char> {
+    LETTERS.get(usize::try_from(place).ok()?).copied()
 }
 
 #[cfg(test)]

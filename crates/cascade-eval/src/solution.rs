@@ -2,7 +2,8 @@
 
 use cascade_config::Content;
 
-use crate::{Letter, Sample};
+use crate::sample::first_letter;
+use crate::Sample;
 
 /// What a worked answer writes before its result, in GSM8K and in our own problems.
 const RESULT: &str = "####";
@@ -13,7 +14,7 @@ pub enum Solution {
     /// A number in its shortest form: `18`, `-2.5`.
     Number(String),
     /// One of four choices.
-    Letter(Letter),
+    Letter(char),
 }
 
 /// How an answer compares with a [`Solution`].
@@ -161,16 +162,14 @@ fn shortest(number: &str, negative: bool) -> String {
 }
 
 /// `C`, `(C)` or `C) 12` at the beginning.
-fn leading_letter(text: &str) -> Option<Letter> {
+fn leading_letter(text: &str) -> Option<char> {
     let text = text.trim_start().trim_start_matches('(');
-    let mut letters = text.chars();
-    let letter = Letter::from_name(letters.next()?.encode_utf8(&mut [0; 4]))?;
-    let alone = !letters.next().is_some_and(char::is_alphanumeric);
-    alone.then_some(letter)
+    let (letter, rest) = first_letter(text)?;
+    (!rest.starts_with(char::is_alphanumeric)).then_some(letter)
 }
 
 /// The choice that an answer without `####` makes.
-fn letter(answer: &str) -> Option<Letter> {
+fn letter(answer: &str) -> Option<char> {
     let named = answer.match_indices('(').filter_map(|(at, _)| {
         let rest = &answer[at + 1..];
         let letter = leading_letter(rest)?;
@@ -190,7 +189,7 @@ fn letter(answer: &str) -> Option<Letter> {
 }
 
 /// A letter with nothing, or a sign, behind it: "A train" chooses nothing.
-fn alone(answer: &str) -> Option<Letter> {
+fn alone(answer: &str) -> Option<char> {
     let letter = leading_letter(answer)?;
     let rest = answer.trim_start().get(1..)?;
     let closed = rest.trim().is_empty() || rest.starts_with(['.', ')', ':', ',']);
@@ -206,7 +205,7 @@ mod tests {
     }
 
     fn choice(answer: &str) -> Mark {
-        Solution::Letter(Letter::C).mark(answer)
+        Solution::Letter('C').mark(answer)
     }
 
     fn wrong(found: &str) -> Mark {

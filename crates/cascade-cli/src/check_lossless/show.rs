@@ -41,14 +41,15 @@ pub(super) fn findings(out: &mut dyn Write, of: &Findings) -> std::io::Result<()
 /// The first of them, and how many there are besides.
 fn listed(out: &mut dyn Write, what: &str, findings: &[Finding]) -> std::io::Result<()> {
     for finding in findings.iter().take(SHOWN) {
+        let difference = finding.difference;
         writeln!(
             out,
             "{what}: generation {}, token {}: {} emitted, {} expected, gap {}; {}",
             finding.generation + 1,
-            finding.position + 1,
-            finding.emitted,
-            finding.expected,
-            finding.gap,
+            difference.position + 1,
+            difference.emitted,
+            difference.expected,
+            difference.gap,
             finding.settings
         )?;
     }
@@ -92,30 +93,31 @@ fn comparison(
     prompt: &Compared,
     length: usize,
 ) -> std::io::Result<()> {
-    let Some(p) = prompt.p_value else {
+    let found = &prompt.agreement;
+    let Some(p) = found.p_value else {
         return writeln!(
             out,
             "prompt {number}: {} samples in 1 cell, which tests nothing: no other text of {length} tokens is \
              expected 5 times",
-            prompt.samples
+            found.samples
         );
     };
     writeln!(
         out,
         "prompt {number}: {} samples in {} cells; chi-square {:.1}, {} degrees of freedom, p = {p:.3}; \
          total variation {:.4}, true distance {:.4} to {:.4} (95%)",
-        prompt.samples,
-        prompt.cells,
-        prompt.chi_square,
-        prompt.degrees_of_freedom,
-        prompt.total_variation,
-        prompt.total_variation_at_least,
-        prompt.total_variation_at_most
+        found.samples,
+        found.cells,
+        found.chi_square,
+        found.degrees_of_freedom,
+        found.total_variation,
+        found.total_variation_at_least,
+        found.total_variation_at_most
     )?;
     if prompt.violated {
         writeln!(out, "violation: {}", prompt.settings)?;
     }
-    if let Some(tokens) = &prompt.impossible {
+    if let Some(tokens) = &found.impossible {
         writeln!(out, "probability 0 under the target: {tokens:?}")?;
     }
     Ok(())

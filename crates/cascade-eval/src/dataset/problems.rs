@@ -4,8 +4,6 @@ use std::fmt;
 
 use cascade_demo::problems::{problems, Kind, Problem, Split};
 
-use super::entry::{Entry, Result};
-use super::mmlu::four;
 use super::taken::Taken;
 use crate::{Content, ContentKind, Error, PromptTemplate, Sample, Selection};
 
@@ -93,7 +91,11 @@ impl ProblemSet {
     /// A problem as a sample: its position is its id, its template the category, and the worked
     /// solution the reference.
     pub fn sample(position: usize, problem: Problem) -> Sample {
-        let content = content(problem.question, problem.choices);
+        let question = problem.question;
+        let content = match problem.choices {
+            None => Content::Question(question),
+            Some(choices) => Content::MultipleChoice { question, choices },
+        };
         Sample {
             category: Some(problem.template.to_owned()),
             references: vec![vec![problem.solution]],
@@ -138,25 +140,4 @@ impl fmt::Display for ProblemSet {
         }
         Ok(())
     }
-}
-
-fn content(question: String, choices: Option<[String; 4]>) -> Content {
-    match choices {
-        None => Content::Question(question),
-        Some(choices) => Content::MultipleChoice { question, choices },
-    }
-}
-
-/// A problem that was written to a file.
-pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
-    let id = entry.id(&["id"], position);
-    let question = entry.text(&["question"])?;
-    let choices = if entry.has("choices") {
-        Some(four(entry.texts(&["choices"])?)?)
-    } else {
-        None
-    };
-    let template = entry.optional_text("template")?;
-    let references = vec![vec![entry.text(&["answer"])?]];
-    Ok(entry.sample(id, template, content(question, choices), references))
 }

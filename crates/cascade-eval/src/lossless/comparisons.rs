@@ -1,6 +1,6 @@
 //! Sampled decoding: many short generations against the target's enumerated distribution.
 
-use cascade_core::{Sampling, Scorer, TokenId};
+use cascade_core::{Sampling, Scorer};
 use serde::Serialize;
 
 use super::{agreement, settings, Agreement, Cells, Trial};
@@ -27,48 +27,11 @@ pub struct Comparisons {
 pub struct Compared {
     /// Whether they are not the target's, at the level of the prompt.
     pub violated: bool,
-    /// Samples drawn.
-    pub samples: u64,
-    /// Cells that texts are counted in.
-    pub cells: usize,
-    /// Target forwards spent on enumerating its distribution.
-    pub forwards: usize,
-    /// Pearson's statistic.
-    pub chi_square: f64,
-    /// One less than cells.
-    pub degrees_of_freedom: usize,
-    /// `null` if all samples fall into one cell, whatever they are: then nothing was tested.
-    pub p_value: Option<f64>,
-    /// Distance of the observed shares from the target's.
-    pub total_variation: f64,
-    /// 95% confidence limits of the true distance over the cells.
-    pub total_variation_at_least: f64,
-    /// See `total_variation_at_least`.
-    pub total_variation_at_most: f64,
-    /// A sample to which the target assigns probability 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub impossible: Option<Vec<TokenId>>,
+    /// How well the samples agree with the distribution.
+    #[serde(flatten)]
+    pub agreement: Agreement,
     /// The settings of the prompt, in one line.
     pub settings: String,
-}
-
-impl Compared {
-    fn new(trial: &Trial, cells: &Cells, found: Agreement, level: f64) -> Self {
-        Self {
-            violated: found.p_value.is_some_and(|p| p < level),
-            samples: found.samples,
-            cells: found.cells,
-            forwards: cells.forwards(),
-            chi_square: found.statistic,
-            degrees_of_freedom: found.degrees_of_freedom,
-            p_value: found.p_value,
-            total_variation: found.total_variation,
-            total_variation_at_least: found.at_least,
-            total_variation_at_most: found.at_most,
-            impossible: found.impossible,
-            settings: settings(&trial.config),
-        }
-    }
 }
 
 impl Comparisons {
@@ -100,17 +63,17 @@ impl Comparisons {
         let (prompt, eos) = (&trial.prompt, &trial.eos);
         let cells = Cells::new(target, prompt, sampling, eos, self.length, samples)?;
         let texts = trial.samples(samples, self.length, on_sample)?;
-        let found = agreement(&cells, texts.iter().map(Vec::as_slice));
+        let agreement = agreement(&cells, texts.iter().map(Vec::as_slice));
         // Bonferroni correction: the level holds for all prompts together.
         let level = self.level / trials as f64;
-        self.add(Compared::new(trial, &cells, found, level));
-        Ok(())
-    }
-
-    fn add(&mut self, prompt: Compared) {
-        self.tested += usize::from(prompt.p_value.is_some());
-        self.prompts.push(prompt);
+        self.tested += usize::from(agreement.p_value.is_some());
+        self.prompts.push(Compared {
+            violated: agreement.p_value.is_some_and(|p| p < level),
+            agreement,
+            settings: settings(&trial.config),
+        });
         self.lossless = self.tested > 0 && self.violations() == 0;
+        Ok(())
     }
 
     /// Prompts whose samples are not the target's.

@@ -37,14 +37,9 @@ pub struct Findings {
 pub struct Finding {
     /// Index of the generation, from 0.
     pub generation: usize,
-    /// Index of the token in the text.
-    pub position: usize,
-    /// The token of the text.
-    pub emitted: TokenId,
-    /// The target's token.
-    pub expected: TokenId,
-    /// By how much the logit of the second exceeds that of the first.
-    pub gap: f32,
+    /// How it differs.
+    #[serde(flatten)]
+    pub difference: Difference,
     /// The settings of the generation, in one line.
     pub settings: String,
 }
@@ -139,10 +134,7 @@ impl Findings {
 fn finding(trial: &Trial, difference: Difference) -> Finding {
     Finding {
         generation: trial.number,
-        position: difference.position,
-        emitted: difference.emitted,
-        expected: difference.expected,
-        gap: difference.gap,
+        difference,
         settings: settings(&trial.config),
     }
 }

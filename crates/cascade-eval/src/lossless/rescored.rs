@@ -1,6 +1,7 @@
 //! Re-scoring of greedy and of coupled output.
 
 use cascade_core::{Noise, Prompt, Result, Sampling, Scorer, TokenId, TokenTree, Want};
+use serde::Serialize;
 
 use super::Tolerance;
 
@@ -27,7 +28,7 @@ pub struct Rescored {
 }
 
 /// A token that is not the target's.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Its index in the emitted tokens.
     pub position: usize,
@@ -174,47 +175,49 @@ impl Rescored {
         race: &Race<'_>,
         tolerance: Tolerance,
     ) -> Result<()> {
-        self.tokens += 1;
         let tolerance = tolerance.of_row(row);
-        self.tolerance = self.tolerance.max(tolerance);
         let (expected, lead) = race.winner(row)?;
-        self.smallest_lead = self.smallest_lead.min(lead);
-        if emitted == expected {
-            self.agreements += 1;
-            return Ok(());
-        }
-        let difference = Difference {
-            position,
-            emitted,
-            expected,
-            gap: race.gap(row, emitted, expected)?,
-        };
-        if race.is_near(row, emitted, expected, tolerance)? {
-            self.near_ties.push(difference)
-        } else {
-            self.violations.push(difference)
+        self.count(tolerance, lead, emitted == expected);
+        if emitted != expected {
+            let near = race.is_near(row, emitted, expected, tolerance)?;
+            let difference = Difference {
+                position,
+                emitted,
+                expected,
+                gap: race.gap(row, emitted, expected)?,
+            };
+            self.add(difference, near);
         }
         Ok(())
     }
 
     fn book(&mut self, position: usize, emitted: TokenId, row: &[f32], tolerance: Tolerance) {
-        self.tokens += 1;
         let tolerance = tolerance.of_row(row);
-        self.tolerance = self.tolerance.max(tolerance);
         let (expected, lead) = greatest(row);
-        self.smallest_lead = self.smallest_lead.min(lead);
-        if emitted == expected {
-            self.agreements += 1;
-            return;
+        self.count(tolerance, lead, emitted == expected);
+        if emitted != expected {
+            let logit = row.get(emitted as usize).copied();
+            let gap = row[expected as usize] - logit.unwrap_or(f32::NEG_INFINITY);
+            let difference = Difference {
+                position,
+                emitted,
+                expected,
+                gap,
+            };
+            self.add(difference, gap <= tolerance);
         }
-        let logit = row.get(emitted as usize).copied();
-        let difference = Difference {
-            position,
-            emitted,
-            expected,
-            gap: row[expected as usize] - logit.unwrap_or(f32::NEG_INFINITY),
-        };
-        if difference.gap <= tolerance {
+    }
+
+    /// Counts a row and whether its token is the target's.
+    fn count(&mut self, tolerance: f32, lead: f32, agrees: bool) {
+        self.tokens += 1;
+        self.agreements += usize::from(agrees);
+        self.tolerance = self.tolerance.max(tolerance);
+        self.smallest_lead = self.smallest_lead.min(lead);
+    }
+
+    fn add(&mut self, difference: Difference, near: bool) {
+        if near {
             self.near_ties.push(difference);
         } else {
             self.violations.push(difference);

@@ -7,6 +7,7 @@ use rand::distr::weighted::WeightedIndex;
 use rand::distr::Distribution as _;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
 
 use crate::cells::Cells;
 
@@ -14,14 +15,16 @@ use crate::cells::Cells;
 const CONFIDENCE: f64 = 0.95;
 
 /// How well samples agree with a distribution.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// Number of samples.
     pub samples: u64,
     /// Number of cells.
     pub cells: usize,
+    /// Target forwards spent on enumerating its distribution.
+    pub forwards: usize,
     /// Pearson's chi-square statistic.
-    pub statistic: f64,
+    pub chi_square: f64,
     /// Number of cells minus one.
     pub degrees_of_freedom: usize,
     /// Probability of a statistic at least as large if the samples have the distribution. `None` if
@@ -31,10 +34,11 @@ pub struct Agreement {
     /// Positive for a finite sample, however exact.
     pub total_variation: f64,
     /// A lower bound on the true distance, at a confidence of 95%.
-    pub at_least: f64,
+    pub total_variation_at_least: f64,
     /// An upper bound on the true distance over the cells, at a confidence of 95%.
-    pub at_most: f64,
+    pub total_variation_at_most: f64,
     /// A sample of probability 0, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<Vec<TokenId>>,
 }
 
@@ -74,15 +78,16 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
     Agreement {
         samples: total,
         cells: cells.len(),
-        statistic,
+        forwards: cells.forwards(),
+        chi_square: statistic,
         degrees_of_freedom: cells.len() - 1,
         p_value: match impossible {
             Some(_) => Some(0.0),
             None => p_value(probabilities, total, statistic, order),
         },
         total_variation,
-        at_least: (total_variation - noise - deviation).max(0.0),
-        at_most: (total_variation + deviation).min(1.0),
+        total_variation_at_least: (total_variation - noise - deviation).max(0.0),
+        total_variation_at_most: (total_variation + deviation).min(1.0),
         impossible,
     }
 }
@@ -231,14 +236,17 @@ mod tests {
     fn samples_of_the_target_agree_and_those_of_another_model_do_not() {
         let same = check(ToyScorer::target("same", 6, 3));
         assert!(
-            same.p_value > Some(0.001) && same.at_least == 0.0,
+            same.p_value > Some(0.001) && same.total_variation_at_least == 0.0,
             "{same:?}"
         );
-        assert!(same.total_variation < same.at_most && same.at_most < 0.1);
+        assert!(
+            same.total_variation < same.total_variation_at_most
+                && same.total_variation_at_most < 0.1
+        );
         assert_eq!(same.degrees_of_freedom + 1, same.cells);
         let other = check(ToyScorer::target("other", 6, 4));
         assert!(
-            other.p_value < Some(1e-12) && other.at_least > 0.05,
+            other.p_value < Some(1e-12) && other.total_variation_at_least > 0.05,
             "{other:?}"
         );
     }

@@ -29,15 +29,8 @@ struct Checked {
 
 #[derive(Serialize)]
 struct Forward {
-    context: usize,
-    rows: usize,
-    /// `chain`, `tree`, or `cpu`.
-    compared: &'static str,
-    /// Logits that differ in any bit from the same rows one by one.
-    differing: Option<usize>,
-    /// Root mean square of the distance from the same rows one by one, or from the CPU, relative to
-    /// the logits.
-    distance: Option<f64>,
+    #[serde(flatten)]
+    checked: CheckedForward,
     passed: bool,
 }
 
@@ -64,10 +57,11 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         _ => OF_BF16,
     };
     let invariant = session.model().is_row_invariant();
-    let forwards: Vec<_> = compared
-        .iter()
-        .map(|of| row(of, tolerance, invariant))
-        .collect();
+    let forward = |checked: CheckedForward| Forward {
+        passed: checked.passes(tolerance, invariant),
+        checked,
+    };
+    let forwards: Vec<_> = compared.into_iter().map(forward).collect();
     let checked = Checked {
         model,
         device: args.device.clone(),
@@ -107,29 +101,6 @@ fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Session)>
     Ok((loaded.name.clone(), loaded.session()))
 }
 
-fn row(forward: &CheckedForward, tolerance: f64, invariant: bool) -> Forward {
-    let (compared, differing, distance) = match forward.compared {
-        Compared::Chain {
-            differing,
-            distance,
-        } => ("chain", Some(differing), Some(distance)),
-        Compared::Tree {
-            differing,
-            distance,
-        } => ("tree", Some(differing), Some(distance)),
-        Compared::Other { distance } => ("cpu", None, Some(distance)),
-        _ => ("other", None, None),
-    };
-    Forward {
-        context: forward.context,
-        rows: forward.rows,
-        compared,
-        differing,
-        distance,
-        passed: forward.passes(tolerance, invariant),
-    }
-}
-
 fn show(out: &mut impl Write, checked: &Checked) -> Result<()> {
     writeln!(
         out,
@@ -141,25 +112,23 @@ fn show(out: &mut impl Write, checked: &Checked) -> Result<()> {
         "\n{:>8} {:>5}  {:<7} {:>24}",
         "context", "rows", "with", "difference"
     )?;
-    for forward in &checked.forwards {
-        let said = match (forward.differing, forward.distance) {
-            (Some(0), _) => "none, bit for bit".to_owned(),
-            (Some(differing), distance) => {
-                let percent = 100.0 * distance.unwrap_or_default();
-                format!("{differing} logits, {percent:.5} %")
-            }
-            (None, distance) => format!("{:.3} %", 100.0 * distance.unwrap_or_default()),
+    for Forward { checked, passed } in &checked.forwards {
+        let percent = 100.0 * checked.distance;
+        let said = match checked.differing {
+            Some(0) => "none, bit for bit".to_owned(),
+            Some(differing) => format!("{differing} logits, {percent:.5} %"),
+            None => format!("{percent:.3} %"),
         };
-        let verdict = if forward.passed { "" } else { "  FAILS" };
-        let with = if forward.compared == "cpu" {
-            "the CPU"
-        } else {
-            forward.compared
+        let verdict = if *passed { "" } else { "  FAILS" };
+        let with = match checked.compared {
+            Compared::Chain => "chain",
+            Compared::Tree => "tree",
+            Compared::Cpu => "the CPU",
         };
         writeln!(
             out,
             "{:>8} {:>5}  {with:<7} {said:>24}{verdict}",
-            forward.context, forward.rows
+            checked.context, checked.rows
         )?;
     }
     Ok(())
