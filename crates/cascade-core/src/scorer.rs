@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{Architecture, HiddenLayers, Observation, Result, Scores, TokenId, TokenTree, Want};
+use crate::{
+    Architecture, Error, HiddenLayers, Observation, Result, Scores, TokenId, TokenTree, Want,
+};
 
 /// Bytes that the attention and the logits of a forward may take: what bounds the size of trees. A
 /// draft of 1,000 nodes takes 200 MB.
@@ -76,6 +78,64 @@ impl ScorerInfo {
     /// Sets the target's hidden states that the model observes.
     pub const fn observing(self, observes: HiddenLayers) -> Self {
         Self { observes, ..self }
+    }
+
+    /// Checks a source against the architecture.
+    ///
+    /// # Errors
+    /// [`Error::EmptySource`] of an encoder-decoder, [`Error::SourceWithoutEncoder`] of another
+    /// model.
+    pub fn check_source(&self, source: &[TokenId]) -> Result<()> {
+        match (self.architecture, source.len()) {
+            (Architecture::EncoderDecoder, 0) => Err(Error::EmptySource),
+            (Architecture::DecoderOnly, tokens @ 1..) => {
+                Err(Error::SourceWithoutEncoder { tokens })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that tokens are in the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::TokenOutOfVocabulary`] with the first that is not.
+    pub fn check_tokens(&self, mut tokens: impl Iterator<Item = TokenId>) -> Result<()> {
+        let vocab_size = self.vocab_size;
+        match tokens.find(|&token| token as usize >= vocab_size) {
+            Some(token) => Err(Error::TokenOutOfVocabulary { token, vocab_size }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a call of [`Scorer::score`] before anything is computed. Messages call what has no
+    /// hidden states `model`.
+    ///
+    /// # Errors
+    /// An empty context of a decoder-only model; tokens outside the vocabulary; more positions or
+    /// nodes than there are; hidden states that are not given.
+    pub fn check(
+        &self,
+        context: &[TokenId],
+        tree: &TokenTree,
+        want: Want,
+        model: &'static str,
+    ) -> Result<()> {
+        if self.architecture == Architecture::DecoderOnly && context.is_empty() {
+            return Err(Error::EmptyContext);
+        }
+        self.check_tokens(context.iter().copied().chain(tree.tokens()))?;
+        let needed = context.len() + tree.height();
+        if let Some(limit) = self.max_context.filter(|&limit| needed > limit) {
+            return Err(Error::ContextTooLong { needed, limit });
+        }
+        if let Some(layer) = want.hidden.lacking_in(self.hidden) {
+            return Err(Error::NoHiddenState { layer, model });
+        }
+        let nodes = tree.len();
+        match self.max_nodes.filter(|&limit| nodes > limit) {
+            Some(limit) => Err(Error::TreeTooLarge { nodes, limit }),
+            None => Ok(()),
+        }
     }
 }
 

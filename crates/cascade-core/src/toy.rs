@@ -8,9 +8,9 @@
 use std::sync::{Arc, Mutex};
 
 use crate::{
-    Architecture, Budget, Choice, Distribution, Drafter, Error, GatheredProbs, Guidance,
-    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Proposal, RandomSource, Result, RowDetail,
-    ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Choice, Distribution, Drafter, GatheredProbs, Guidance, HiddenLayer,
+    HiddenLayers, HiddenStates, Matrix, Proposal, RandomSource, Result, RowDetail, ScoredTree,
+    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
 
 /// Layers that a toy has hidden states of.
@@ -123,11 +123,7 @@ impl ToyScorer {
     }
 
     /// Hidden states: the sum of a row's weights, plus half the number of the layer that it enters.
-    fn hidden(&self, context: &[TokenId], rows: &[ToyRow], want: Want) -> Result<HiddenStates> {
-        if let Some(layer) = want.hidden.lacking_in(HiddenLayers::up_to(LAYERS)) {
-            let model = "a toy of two layers";
-            return Err(Error::NoHiddenState { layer, model });
-        }
+    fn hidden(&self, context: &[TokenId], rows: &[ToyRow], want: Want) -> HiddenStates {
         let after = want.hidden_after.unwrap_or(context.len());
         let before = (after..context.len()).map(|end| self.row(&context[..end]).sum as f32);
         let sums: Vec<f32> = before
@@ -141,11 +137,9 @@ impl ToyScorer {
             let states = sums.iter().map(|sum| sum + added).collect();
             (layer, Matrix::new(1, states))
         });
-        Ok(
-            states.fold(HiddenStates::default(), |all, (layer, states)| {
-                all.with(layer, states)
-            }),
-        )
+        states.fold(HiddenStates::default(), |all, (layer, states)| {
+            all.with(layer, states)
+        })
     }
 
     fn row(&self, context: &[TokenId]) -> ToyRow {
@@ -160,22 +154,6 @@ impl ToyScorer {
         };
         let nodes = (0..tree.len()).map(Some);
         std::iter::once(None).chain(nodes).map(row).collect()
-    }
-
-    fn check(&self, context: &[TokenId], tree: &TokenTree) -> Result<()> {
-        if self.architecture == Architecture::DecoderOnly && context.is_empty() {
-            return Err(Error::EmptyContext);
-        }
-        let vocab_size = self.vocab_size;
-        let mut tokens = context.iter().copied().chain(tree.tokens());
-        if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
-            return Err(Error::TokenOutOfVocabulary { token, vocab_size });
-        }
-        let needed = context.len() + tree.height();
-        match self.max_context.filter(|&limit| needed > limit) {
-            Some(limit) => Err(Error::ContextTooLong { needed, limit }),
-            None => Ok(()),
-        }
     }
 }
 
@@ -331,20 +309,14 @@ impl Scorer for ToyScorer {
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        match self.architecture {
-            Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
-            Architecture::DecoderOnly if !source.is_empty() => {
-                return Err(Error::SourceWithoutEncoder {
-                    tokens: source.len(),
-                })
-            }
-            _ => self.source = source.to_vec(),
-        }
+        self.info().check_source(source)?;
+        self.source = source.to_vec();
         Ok(())
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.check(context, tree)?;
+        self.info()
+            .check(context, tree, want, "a toy of two layers")?;
         if let Ok(mut log) = self.log.lock() {
             log.push(Call {
                 model: self.name,
@@ -362,7 +334,7 @@ impl Scorer for ToyScorer {
             let data = rows.iter().flat_map(ToyRow::logits).collect();
             Matrix::new(self.vocab_size, data)
         };
-        let hidden = self.hidden(context, &rows, want)?;
+        let hidden = self.hidden(context, &rows, want);
         Ok(Scores {
             argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
             gathered: (want.rows == RowDetail::Gathered).then(|| gathered(&rows, tree)),

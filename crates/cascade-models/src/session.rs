@@ -105,28 +105,11 @@ impl Session {
     }
 
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
-        match self.info().architecture {
-            Architecture::DecoderOnly if context.is_empty() => return Err(Error::EmptyContext),
-            Architecture::EncoderDecoder if self.source.is_empty() => {
-                return Err(Error::EmptySource)
-            }
-            _ => {}
+        let info = self.info();
+        if info.architecture == Architecture::EncoderDecoder && self.source.is_empty() {
+            return Err(Error::EmptySource);
         }
-        check_tokens(context.iter().copied().chain(tree.tokens()), &self.model)?;
-        let needed = context.len() + tree.height();
-        match self.info().max_context {
-            Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
-            _ => {}
-        }
-        if let Some(layer) = want.hidden.lacking_in(self.info().hidden) {
-            let model = "a model on this device";
-            return Err(Error::NoHiddenState { layer, model });
-        }
-        let nodes = tree.len();
-        match self.info().max_nodes {
-            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
-            _ => Ok(()),
-        }
+        info.check(context, tree, want, "a model on this device")
     }
 
     /// Begins a call of `score`: keeps what the cache holds of the context.
@@ -303,16 +286,8 @@ impl Scorer for Session {
 
     /// Encoding is put off until the first `score`.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        match self.info().architecture {
-            Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
-            Architecture::DecoderOnly if !source.is_empty() => {
-                return Err(Error::SourceWithoutEncoder {
-                    tokens: source.len(),
-                })
-            }
-            _ => {}
-        }
-        check_tokens(source.iter().copied(), &self.model)?;
+        self.info().check_source(source)?;
+        self.info().check_tokens(source.iter().copied())?;
         if self.source != source {
             self.source = source.to_vec();
             self.cache.clear();
@@ -340,14 +315,6 @@ impl Scorer for Session {
 fn in_slots(want: Want, start: usize) -> Want {
     let after = want.hidden_after.filter(|_| !want.hidden.is_empty());
     want.with_hidden_after(after.map(|after| after + start))
-}
-
-fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, model: &Model) -> Result<()> {
-    let vocab_size = model.info().vocab_size;
-    match tokens.find(|&token| token as usize >= vocab_size) {
-        Some(token) => Err(Error::TokenOutOfVocabulary { token, vocab_size }),
-        None => Ok(()),
-    }
 }
 
 /// What the slots of a sequence stand for: the tokens of a context, then the nodes of the tree that

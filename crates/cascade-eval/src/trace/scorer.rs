@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cascade_config::Target;
 use cascade_core::{
-    common_prefix, Architecture, Matrix, Observation, Result, RowDetail, Scorer, ScorerInfo,
-    Scores, TokenId, TokenTree, Want,
+    common_prefix, Matrix, Observation, Result, RowDetail, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Want,
 };
 
 use super::{Record, Trace};
@@ -229,19 +229,7 @@ impl TraceScorer {
             );
             return Err(Error::new(ErrorKind::NotRecorded, message).into());
         }
-        if self.info().architecture == Architecture::DecoderOnly && context.is_empty() {
-            return Err(cascade_core::Error::EmptyContext);
-        }
-        let vocab_size = self.info().vocab_size;
-        let mut tokens = context.iter().copied().chain(tree.tokens());
-        if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
-            return Err(cascade_core::Error::TokenOutOfVocabulary { token, vocab_size });
-        }
-        let needed = context.len() + tree.height();
-        match self.info().max_context.filter(|&limit| needed > limit) {
-            Some(limit) => Err(cascade_core::Error::ContextTooLong { needed, limit }),
-            None => Ok(()),
-        }
+        self.info().check(context, tree, want, "a trace")
     }
 }
 
@@ -254,21 +242,10 @@ impl Scorer for TraceScorer {
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        match self.info().architecture {
-            Architecture::EncoderDecoder if source.is_empty() => {
-                Err(cascade_core::Error::EmptySource)
-            }
-            Architecture::DecoderOnly if !source.is_empty() => {
-                Err(cascade_core::Error::SourceWithoutEncoder {
-                    tokens: source.len(),
-                })
-            }
-            _ => {
-                self.source = source.to_vec();
-                self.current = None;
-                Ok(())
-            }
-        }
+        self.info().check_source(source)?;
+        self.source = source.to_vec();
+        self.current = None;
+        Ok(())
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {

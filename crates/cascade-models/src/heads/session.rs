@@ -73,26 +73,7 @@ impl HeadSession {
         if context.is_empty() {
             return Err(Error::EmptyContext);
         }
-        let info = self.info();
-        let vocab_size = info.vocab_size;
-        let mut tokens = context.iter().copied().chain(tree.tokens());
-        if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
-            return Err(Error::TokenOutOfVocabulary { token, vocab_size });
-        }
-        let needed = context.len() + tree.height();
-        match info.max_context {
-            Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
-            _ => {}
-        }
-        if let Some(layer) = want.hidden.lacking_in(info.hidden) {
-            let model = "a head";
-            return Err(Error::NoHiddenState { layer, model });
-        }
-        let nodes = tree.len();
-        match info.max_nodes {
-            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
-            _ => Ok(()),
-        }
+        self.info().check(context, tree, want, "a head")
     }
 }
 
