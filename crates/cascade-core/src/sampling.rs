@@ -99,9 +99,7 @@ impl Sampling {
         }
         Ok(Self {
             temperature,
-            top_k: None,
-            top_p: None,
-            min_p: None,
+            ..Self::PLAIN
         })
     }
 

@@ -45,21 +45,9 @@ impl Want {
         hidden_after: None,
     };
     /// The most probable tokens and the drafted tokens, with probabilities.
-    pub const GATHERED: Self = Self {
-        rows: RowDetail::Gathered,
-        top: 0,
-        entropy: false,
-        hidden: HiddenLayers::NONE,
-        hidden_after: None,
-    };
+    pub const GATHERED: Self = Self::ARGMAX.with_rows(RowDetail::Gathered);
     /// All logits.
-    pub const LOGITS: Self = Self {
-        rows: RowDetail::Logits,
-        top: 0,
-        entropy: false,
-        hidden: HiddenLayers::NONE,
-        hidden_after: None,
-    };
+    pub const LOGITS: Self = Self::ARGMAX.with_rows(RowDetail::Logits);
 
     /// Wants this much of each row instead.
     pub const fn with_rows(self, rows: RowDetail) -> Self {

@@ -97,38 +97,29 @@ impl DecodingState {
 
     /// Reads the `scores` of a tree after `context` tokens, according to the decoding mode.
     pub(crate) fn view<'s>(&'s mut self, scores: &'s Scores, context: usize) -> ScoreView<'s> {
-        match (self, &scores.logits) {
-            (Self::Coupled(sampling, noise), Some(logits)) => ScoreView::Coupled {
-                rows: SampledRows::new(logits, sampling),
-                sampling,
-                noise: &**noise,
-                context,
-            },
-            (Self::Drawn(sampling, random), Some(logits)) => ScoreView::Drawn {
-                rows: SampledRows::new(logits, sampling),
-                sampling,
-                random: &mut **random,
-            },
-            _ => ScoreView::Greedy(scores),
+        let choice = self.choice();
+        let sampling = match choice {
+            Choice::Greedy => None,
+            Choice::Coupled { sampling, .. } | Choice::Drawn { sampling, .. } => Some(sampling),
+        };
+        let rows = scores.logits.as_ref().zip(sampling);
+        ScoreView {
+            scores,
+            rows: rows.map(|(logits, sampling)| SampledRows::new(logits, sampling)),
+            choice,
+            context,
         }
     }
 }
 
 /// A model's scores, read according to the decoding mode.
-pub(crate) enum ScoreView<'s> {
-    Greedy(&'s Scores),
-    Coupled {
-        rows: SampledRows<'s>,
-        sampling: &'s Sampling,
-        noise: &'s dyn Noise,
-        /// Tokens before the tree.
-        context: usize,
-    },
-    Drawn {
-        rows: SampledRows<'s>,
-        sampling: &'s Sampling,
-        random: &'s mut dyn RandomSource,
-    },
+pub(crate) struct ScoreView<'s> {
+    scores: &'s Scores,
+    /// The distributions of the rows, if tokens are sampled.
+    rows: Option<SampledRows<'s>>,
+    choice: Choice<'s>,
+    /// Tokens before the tree.
+    context: usize,
 }
 
 impl ScoreView<'_> {
@@ -139,17 +130,14 @@ impl ScoreView<'_> {
         rule: &dyn ReviewRule,
         lenience: LeniencePolicy,
     ) -> Result<Verdict> {
-        match self {
-            Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, lenience)),
-            Self::Coupled {
-                rows,
-                noise,
-                context,
-                ..
-            } => coupled::review(draft, start, rows, *noise, *context, lenience),
-            Self::Drawn { rows, random, .. } => {
+        match (&mut self.rows, &mut self.choice) {
+            (Some(rows), Choice::Coupled { noise, .. }) => {
+                coupled::review(draft, start, rows, *noise, self.context, lenience)
+            }
+            (Some(rows), Choice::Drawn { random, .. }) => {
                 sampled::review(draft, start, rows, rule, lenience, *random)
             }
+            _ => Ok(greedy::review(draft, start, self.scores, lenience)),
         }
     }
 
@@ -162,33 +150,26 @@ impl ScoreView<'_> {
         count: usize,
     ) -> Result<Vec<(TokenId, f32)>> {
         let row = TokenTree::row(at);
-        match self {
-            Self::Greedy(scores) => {
-                let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
-                let some = top.iter().filter(|(_, probability)| *probability > 0.0);
-                Ok(some.take(count).copied().collect())
-            }
-            Self::Coupled {
-                rows,
-                noise,
-                context,
-                ..
-            } => {
-                let p = rows.distribution(row)?;
-                let position = coupled::position(tree, *context, at);
-                let first = noise.first(position, &p, count).into_iter().enumerate();
-                let estimated = first
-                    .map(|(place, token)| (token, coupled_estimate(p.probability(token), place)));
-                Ok(estimated.collect())
-            }
-            Self::Drawn { rows, .. } => {
-                let p = rows.distribution(row)?;
-                let top = p.top(count).into_iter();
-                Ok(top
-                    .map(|token| (token, p.probability(token) as f32))
-                    .collect())
-            }
-        }
+        let Some(rows) = &mut self.rows else {
+            return Ok(self.most_probable(row, None).take(count).collect());
+        };
+        let p = rows.distribution(row)?;
+        let position = coupled::position(tree, self.context, at);
+        let likely = match &self.choice {
+            Choice::Coupled { noise, .. } => noise.first(position, &p, count),
+            _ => p.top(count),
+        };
+        let races = matches!(self.choice, Choice::Coupled { .. });
+        let estimate = |(place, token)| {
+            let probability = p.probability(token);
+            let estimate = if races {
+                coupled_estimate(probability, place)
+            } else {
+                probability as f32
+            };
+            (token, estimate)
+        };
+        Ok(likely.into_iter().enumerate().map(estimate).collect())
     }
 
     /// Number of draws that give a node of multiplicity `times` its `width` children, in addition
@@ -201,11 +182,11 @@ impl ScoreView<'_> {
         on_path: Option<TokenId>,
     ) -> usize {
         let beside = usize::from(on_path.is_some());
-        match (self, siblings) {
-            (Self::Drawn { .. }, Siblings::WithReplacement) => width * times - beside,
+        match (&self.choice, siblings) {
+            (Choice::Drawn { .. }, Siblings::WithReplacement) => width * times - beside,
             // The token on the main path is a sample and does not replace any of the most probable
             // tokens.
-            (Self::Drawn { .. }, Siblings::TopK) if width > beside => width,
+            (Choice::Drawn { .. }, Siblings::TopK) if width > beside => width,
             _ => width - beside,
         }
     }
@@ -225,33 +206,33 @@ impl ScoreView<'_> {
             return Ok(Vec::new());
         }
         let row = TokenTree::row(at);
-        match self {
-            Self::Greedy(scores) => Ok(top_of(scores, row, count, on_path)),
-            Self::Coupled {
-                rows,
-                noise,
-                sampling,
-                context,
-            } => {
-                let position = coupled::position(tree, *context, at);
-                let (p, noise) = (rows.distribution(row)?, *noise);
-                Ok(Choice::Coupled { sampling, noise }.draw(&p, position, count, on_path))
+        let Some(rows) = &mut self.rows else {
+            let pick = |(token, probability)| (token, Proposal::Pick { probability });
+            let most = self.most_probable(row, on_path).take(count);
+            return Ok(most.map(pick).collect());
+        };
+        let p = rows.distribution(row)?;
+        Ok(match (&mut self.choice, siblings) {
+            (Choice::Drawn { .. }, Siblings::TopK) => point_masses(&p, count),
+            (Choice::Drawn { random, .. }, Siblings::WithReplacement) => {
+                with_replacement(&p, count, *random)
             }
-            Self::Drawn {
-                rows,
-                sampling,
-                random,
-            } => {
-                let p = rows.distribution(row)?;
-                let random = &mut **random;
-                let mut choice = Choice::Drawn { sampling, random };
-                Ok(match siblings {
-                    Siblings::TopK => point_masses(&p, count),
-                    Siblings::WithReplacement => with_replacement(&p, count, random),
-                    Siblings::WithoutReplacement => choice.draw(&p, 0, count, on_path),
-                })
+            (choice, _) => {
+                let position = coupled::position(tree, self.context, at);
+                choice.draw(&p, position, count, on_path)
             }
-        }
+        })
+    }
+
+    /// The most probable tokens of a row other than that of the main path.
+    fn most_probable(
+        &self,
+        row: usize,
+        on_path: Option<TokenId>,
+    ) -> impl Iterator<Item = (TokenId, f32)> + '_ {
+        let top = self.scores.top.as_ref().map_or(&[][..], |top| top.row(row));
+        let top = top.iter().copied();
+        top.filter(move |&(token, probability)| Some(token) != on_path && probability > 0.0)
     }
 }
 
@@ -262,21 +243,6 @@ fn coupled_estimate(probability: f64, place: usize) -> f32 {
     const OF_ONE_MIND: f64 = 0.5;
     let alone = (1.0 - OF_ONE_MIND) * probability;
     (alone + if place == 0 { OF_ONE_MIND } else { 0.0 }) as f32
-}
-
-/// The most probable tokens of a row other than that of the main path.
-fn top_of(
-    scores: &Scores,
-    row: usize,
-    count: usize,
-    on_path: Option<TokenId>,
-) -> Vec<(TokenId, Proposal)> {
-    let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
-    top.iter()
-        .filter(|&&(token, probability)| Some(token) != on_path && probability > 0.0)
-        .take(count)
-        .map(|&(token, probability)| (token, Proposal::Pick { probability }))
-        .collect()
 }
 
 /// The most probable tokens as point masses. They do not depend on the token of the main path,

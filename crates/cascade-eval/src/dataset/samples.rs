@@ -56,14 +56,7 @@ fn content(dataset: &Dataset, entry: &mut Entry) -> Result<Content> {
         },
         Dataset::MtBench | Dataset::SpecBench => text(entry.texts(&["turns", "prompt"])?, "turns")?,
         Dataset::CnnDailyMail => Content::Article(entry.text(&["article"])?),
-        Dataset::Prompts { field } => {
-            let field = field.as_ref();
-            if field == MESSAGES || (!entry.has(field) && entry.has(MESSAGES)) {
-                conversation(entry)?
-            } else {
-                text(entry.text_or_texts(&[field])?, field)?
-            }
-        }
+        Dataset::Prompts { field } => own_prompt(field, entry)?,
     })
 }
 
@@ -86,6 +79,16 @@ fn references(dataset: &Dataset, entry: &mut Entry) -> Result<Vec<Vec<String>>> 
 fn text(turns: Vec<String>, field: &str) -> Result<Content> {
     let turns = Turns::new(turns);
     Ok(Content::Text(turns.ok_or_else(|| no_turns(field))?))
+}
+
+/// A text or a list of turns in this field; or the messages of a conversation, where there is no
+/// text.
+fn own_prompt(field: &str, entry: &mut Entry) -> Result<Content> {
+    if field == MESSAGES || (!entry.has(field) && entry.has(MESSAGES)) {
+        conversation(entry)
+    } else {
+        text(entry.text_or_texts(&[field])?, field)
+    }
 }
 
 fn multiple_choice(question: String, entry: &mut Entry) -> Result<Content> {
