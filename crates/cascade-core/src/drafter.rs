@@ -327,41 +327,8 @@ pub trait Drafter {
     }
 }
 
-impl<D: Drafter + ?Sized> Drafter for Box<D> {
-    fn set_source(&mut self, source: &[TokenId]) {
-        (**self).set_source(source);
-    }
-
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        (**self).propose(context, budget)
-    }
-
-    fn takes_advice(&self) -> bool {
-        (**self).takes_advice()
-    }
-
-    fn propose_with(
-        &mut self,
-        context: &[TokenId],
-        budget: Budget,
-        guidance: &mut Guidance<'_>,
-    ) -> ScoredTree {
-        (**self).propose_with(context, budget, guidance)
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) {
-        (**self).observe(observation);
-    }
-
-    fn forget(&mut self) {
-        (**self).forget();
-    }
-
-    fn observed_top(&self) -> usize {
-        (**self).observed_top()
-    }
-
-    fn observed_hidden(&self) -> HiddenLayers {
-        (**self).observed_hidden()
+impl<D: Drafter + Send + 'static> From<D> for Box<dyn Drafter + Send> {
+    fn from(drafter: D) -> Self {
+        Box::new(drafter)
     }
 }

@@ -21,20 +21,6 @@ pub trait RandomSource {
     fn below(&mut self, n: usize) -> usize;
 }
 
-impl<C: RandomSource + ?Sized> RandomSource for &mut C {
-    fn accept(&mut self, probability: f64) -> bool {
-        (**self).accept(probability)
-    }
-
-    fn draw(&mut self, distribution: &Distribution) -> TokenId {
-        (**self).draw(distribution)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (**self).below(n)
-    }
-}
-
 /// Pseudo-random numbers from a seed: the same everywhere and in every release (ChaCha with 8
 /// rounds).
 #[derive(Clone, Debug)]

@@ -38,16 +38,6 @@ impl<S> AssumedTime<S> {
             forward: None,
         }
     }
-
-    /// Lets forwards of `scorer`, the model of a level, be computed with those of other texts.
-    pub const fn sharing(scorer: S, text: VirtualText, level: usize, times: RowTimes) -> Self {
-        Self {
-            scorer,
-            moves: Moves::Batch(text, level),
-            times,
-            forward: None,
-        }
-    }
 }
 
 impl<S: Scorer> Scorer for AssumedTime<S> {
@@ -114,9 +104,15 @@ impl AssumedTimes {
             .and_then(|drafter| self.drafters.get(drafter).or(self.drafters.last()))
             .unwrap_or(&self.target)
             .clone();
-        match self.text.clone() {
-            None => AssumedTime::new(scorer, self.clock.clone(), times),
-            Some(text) => AssumedTime::sharing(scorer, text, level, times),
+        let moves = match self.text.clone() {
+            None => Moves::Clock(self.clock.clone()),
+            Some(text) => Moves::Batch(text, level),
+        };
+        AssumedTime {
+            scorer,
+            moves,
+            times,
+            forward: None,
         }
     }
 }

@@ -81,9 +81,9 @@ impl CascadeBuilder {
     pub fn statistical(
         mut self,
         name: impl Into<String>,
-        drafter: impl Drafter + Send + 'static,
+        drafter: impl Into<Box<dyn Drafter + Send>>,
     ) -> Self {
-        let statistical = Statistical::new(name.into(), Box::new(drafter));
+        let statistical = Statistical::new(name.into(), drafter.into());
         self.drafters.push(Level::Statistical(statistical));
         self
     }

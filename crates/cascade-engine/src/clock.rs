@@ -31,19 +31,33 @@ pub struct ThreadClock;
 
 impl Clock for ThreadClock {
     fn now(&self) -> Duration {
-        of_thread().unwrap_or_else(|| SystemClock.now())
+        cpu_time_of(Computing::Thread).unwrap_or_else(|| SystemClock.now())
     }
 }
 
+/// Time that the processors have spent on this process, all of its threads together; `None` where
+/// the system does not tell. Unlike the time that passes, it does not grow while others compute.
+pub fn cpu_time() -> Option<Duration> {
+    cpu_time_of(Computing::Process)
+}
+
+enum Computing {
+    Thread,
+    Process,
+}
+
 #[cfg(unix)]
-fn of_thread() -> Option<Duration> {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+fn cpu_time_of(what: Computing) -> Option<Duration> {
+    let time = rustix::time::clock_gettime(match what {
+        Computing::Thread => rustix::time::ClockId::ThreadCPUTime,
+        Computing::Process => rustix::time::ClockId::ProcessCPUTime,
+    });
     let (seconds, nanoseconds) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
     Some(Duration::new(seconds.ok()?, nanoseconds.ok()?))
 }
 
 #[cfg(not(unix))]
-fn of_thread() -> Option<Duration> {
+fn cpu_time_of(_: Computing) -> Option<Duration> {
     None
 }
 
@@ -90,6 +104,17 @@ impl<'c> Laps<'c> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn cpu_time_grows_with_what_is_computed() {
+        let before = cpu_time().unwrap();
+        let mut sum = 0u64;
+        while cpu_time().unwrap() == before {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(cpu_time().unwrap() > before);
+    }
 
     #[test]
     #[cfg(unix)]

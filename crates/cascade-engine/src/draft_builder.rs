@@ -17,14 +17,6 @@ pub(crate) struct DraftBuilder {
 }
 
 impl DraftBuilder {
-    /// An empty chunk, which leaves `draft` unchanged.
-    pub(crate) fn nothing_after(draft: &Self) -> Self {
-        Self {
-            ended: draft.ended,
-            ..Self::default()
-        }
-    }
-
     /// Tokens on the main path.
     pub(crate) fn depth(&self) -> usize {
         self.depth_after(self.tip)

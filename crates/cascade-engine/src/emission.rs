@@ -8,7 +8,7 @@ use cascade_verify::Verdict;
 
 use crate::context_stack::ContextStack;
 use crate::text::TextStream;
-use crate::{Error, Event, Finish, Options, Result, Step, StopSequences, TextPiece};
+use crate::{Error, Event, Finish, Options, Result, Step, TextPiece};
 
 /// Receives events. Its result may end the generation.
 pub(crate) type OnEvent<'a> = &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
@@ -18,7 +18,6 @@ pub(crate) struct Emission {
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) proposers: Vec<LevelId>,
     text: Option<TextStream>,
-    stops: Option<StopSequences>,
     max_new_tokens: usize,
     cancelled: bool,
     /// Text that the current step has emitted.
@@ -34,8 +33,7 @@ impl Emission {
         Ok(Self {
             tokens: Vec::new(),
             proposers: Vec::new(),
-            text: codec.map(|codec| TextStream::new(codec.decoder(), stops.clone())),
-            stops,
+            text: codec.map(|codec| TextStream::new(codec.decoder(), stops)),
             max_new_tokens: options.max_new_tokens,
             cancelled: false,
             pieces: Vec::new(),
@@ -89,7 +87,12 @@ impl Emission {
         self.tokens.push(token);
         self.proposers.push(proposer);
         self.send(on_event, Event::Token { token, proposer });
-        let stop = self.with_text(on_event, |text, show| text.push(token, proposer, show))?;
+        let begin = self.pieces.len();
+        let stop = match &mut self.text {
+            Some(text) => text.push(token, proposer, &mut self.pieces)?,
+            None => None,
+        };
+        self.show(begin, on_event);
         Ok(match stop {
             Some(stop) => Some(stop),
             None if self.cancelled => Some(Finish::Cancelled),
@@ -105,7 +108,12 @@ impl Emission {
         if matches!(finish, Finish::StopSequence(_)) {
             return Ok(finish);
         }
-        let stop = self.with_text(on_event, |text, show| text.finish(show))?;
+        let begin = self.pieces.len();
+        let stop = match &mut self.text {
+            Some(text) => text.finish(&mut self.pieces)?,
+            None => None,
+        };
+        self.show(begin, on_event);
         Ok(stop.unwrap_or(finish))
     }
 
@@ -120,30 +128,12 @@ impl Emission {
         (self.tokens, self.proposers, text)
     }
 
-    fn with_text(
-        &mut self,
-        on_event: OnEvent<'_>,
-        work: impl FnOnce(&mut TextStream, &mut dyn FnMut(&str, LevelId)) -> Result<Option<usize>>,
-    ) -> Result<Option<Finish>> {
-        let Self {
-            text,
-            stops,
-            cancelled,
-            pieces,
-            ..
-        } = self;
-        let Some(text) = text else {
-            return Ok(None);
-        };
-        let stop = work(text, &mut |text, proposer| {
-            *cancelled |= on_event(Event::Text { text, proposer }).is_break();
-            pieces.push(TextPiece {
-                text: text.to_owned(),
-                proposer,
-            });
-        })?;
-        let found = stop.zip(stops.as_ref());
-        Ok(found.map(|(index, stops)| Finish::StopSequence(stops.get(index).to_owned())))
+    /// Sends the pieces of text from this one on.
+    fn show(&mut self, begin: usize, on_event: OnEvent<'_>) {
+        for TextPiece { text, proposer } in &self.pieces[begin..] {
+            let proposer = *proposer;
+            self.cancelled |= on_event(Event::Text { text, proposer }).is_break();
+        }
     }
 
     fn send(&mut self, on_event: OnEvent<'_>, event: Event<'_>) {

@@ -110,7 +110,7 @@ impl Cascade {
     }
 
     /// Starts a generation that owns the cascade, for callers that run several generations
-    /// concurrently. [`Generation::into_cascade`] returns the cascade.
+    /// concurrently. [`Generation::into_output_and_cascade`] returns the cascade.
     ///
     /// # Errors
     /// As [`generate_tokens`](Self::generate_tokens). The cascade is dropped on an error; check the
@@ -466,12 +466,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
 }
 
 impl Generation<Cascade> {
-    /// Returns the cascade, ready for the next prompt.
-    pub fn into_cascade(self) -> Cascade {
-        self.cascade
-    }
-
-    /// Returns what has been generated, as [`into_output`](Self::into_output), and the cascade.
+    /// Returns what has been generated, as [`into_output`](Self::into_output), and the cascade,
+    /// ready for the next prompt.
     pub fn into_output_and_cascade(self) -> (GenerationOutput, Cascade) {
         self.into_parts()
     }

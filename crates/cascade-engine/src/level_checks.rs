@@ -66,21 +66,18 @@ pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &dyn Schedule) -> Result
 
 /// Checks the reviews of what `drafters` draft.
 fn check_order(reviewer: &NeuralSpec<'_>, drafters: &[LevelSpec<'_>]) -> Result<()> {
-    for drafter in drafters {
-        match drafter {
-            LevelSpec::Neural(drafter)
-                if reviewer.rule.reorders() && depends_on_siblings(drafter.branching) =>
-            {
-                return Err(Error::InexactOrder {
-                    rule: reviewer.rule.name().to_owned(),
-                    reviewer: reviewer.name.to_owned(),
-                    drafter: drafter.name.to_owned(),
-                });
-            }
-            LevelSpec::Neural(_) | LevelSpec::Statistical { .. } => {}
-        }
+    let inexact = drafters.iter().find_map(|drafter| match drafter {
+        LevelSpec::Neural(drafter) if depends_on_siblings(drafter.branching) => Some(drafter.name),
+        _ => None,
+    });
+    match inexact.filter(|_| reviewer.rule.reorders()) {
+        None => Ok(()),
+        Some(drafter) => Err(Error::InexactOrder {
+            rule: reviewer.rule.name().to_owned(),
+            reviewer: reviewer.name.to_owned(),
+            drafter: drafter.to_owned(),
+        }),
     }
-    Ok(())
 }
 
 fn depends_on_siblings(branching: &Branching) -> bool {

@@ -58,7 +58,7 @@ pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::CascadeBuilder;
 pub use cascade::Cascade;
 pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
-pub use clock::{Clock, SystemClock, ThreadClock, VirtualClock};
+pub use clock::{cpu_time, Clock, SystemClock, ThreadClock, VirtualClock};
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use generation::Generation;

@@ -121,7 +121,10 @@ impl Recursion {
     ) -> Result<(DraftBuilder, Duration)> {
         let started = self.clock.now();
         let chunk = match slot {
-            None => DraftBuilder::nothing_after(builder),
+            None => DraftBuilder {
+                ended: builder.ended,
+                ..DraftBuilder::default()
+            },
             Some(slot) => context.extended(&builder.main_path(), |context| {
                 self.chunk(levels, context, slot, state, decoding)
             })?,

@@ -144,6 +144,11 @@ impl StopSequences {
 }
 
 impl StopStream {
+    /// A stop sequence by its index.
+    pub(crate) fn sequence(&self, index: usize) -> &str {
+        self.stops.get(index)
+    }
+
     /// Adds the next piece of text.
     pub(crate) fn push(&mut self, piece: &str) -> Released {
         let StopSequences { texts, automaton } = &self.stops;

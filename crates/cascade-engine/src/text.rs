@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cascade_core::{LevelId, TextDecoder, TokenId};
 
 use crate::stop_sequences::{Released, StopSequences, StopStream};
-use crate::{Error, Result};
+use crate::{Error, Finish, Result, TextPiece};
 
 /// Decodes tokens incrementally, detects stop sequences, and attributes each piece of text to its
 /// proposer.
@@ -13,7 +13,7 @@ pub(crate) struct TextStream {
     decoder: Box<dyn TextDecoder + Send>,
     stops: Option<StopStream>,
     /// Text that may be the beginning of a stop sequence, by proposer.
-    held: VecDeque<(String, LevelId)>,
+    held: VecDeque<TextPiece>,
     text: String,
     last: LevelId,
 }
@@ -29,26 +29,26 @@ impl TextStream {
         }
     }
 
-    /// Adds a token and calls `show` with the text that is safe to show. Returns the stop sequence
-    /// that it completes, if any.
+    /// Adds a token, and to `shown` the text that is safe to show. Returns the stop sequence that
+    /// it completes, if any.
     pub(crate) fn push(
         &mut self,
         token: TokenId,
         proposer: LevelId,
-        show: &mut dyn FnMut(&str, LevelId),
-    ) -> Result<Option<usize>> {
+        shown: &mut Vec<TextPiece>,
+    ) -> Result<Option<Finish>> {
         self.last = proposer;
-        let piece = self.decoder.push(token).map_err(Error::Codec)?;
-        Ok(self.take(piece, show))
+        let text = self.decoder.push(token).map_err(Error::Codec)?;
+        Ok(self.take(text, shown))
     }
 
     /// Shows the text still held back after the last token. Returns the stop sequence that the
     /// decoder's last text completes, if any.
-    pub(crate) fn finish(&mut self, show: &mut dyn FnMut(&str, LevelId)) -> Result<Option<usize>> {
-        let piece = self.decoder.finish().map_err(Error::Codec)?;
-        let stop = self.take(piece, show);
+    pub(crate) fn finish(&mut self, shown: &mut Vec<TextPiece>) -> Result<Option<Finish>> {
+        let text = self.decoder.finish().map_err(Error::Codec)?;
+        let stop = self.take(text, shown);
         if stop.is_none() {
-            self.release(usize::MAX, show);
+            self.release(usize::MAX, shown);
         }
         Ok(stop)
     }
@@ -58,30 +58,34 @@ impl TextStream {
         self.text
     }
 
-    fn take(&mut self, piece: String, show: &mut dyn FnMut(&str, LevelId)) -> Option<usize> {
-        if piece.is_empty() {
+    fn take(&mut self, text: String, shown: &mut Vec<TextPiece>) -> Option<Finish> {
+        if text.is_empty() {
             return None;
         }
-        let released = match &mut self.stops {
-            Some(stops) => stops.push(&piece),
-            None => Released::all(&piece),
+        let Released { bytes, stop } = match &mut self.stops {
+            Some(stops) => stops.push(&text),
+            None => Released::all(&text),
         };
-        self.held.push_back((piece, self.last));
-        self.release(released.bytes, show);
-        released.stop
+        let proposer = self.last;
+        self.held.push_back(TextPiece { text, proposer });
+        self.release(bytes, shown);
+        let (index, stops) = stop.zip(self.stops.as_ref())?;
+        Some(Finish::StopSequence(stops.sequence(index).to_owned()))
     }
 
-    fn release(&mut self, mut bytes: usize, show: &mut dyn FnMut(&str, LevelId)) {
+    fn release(&mut self, mut bytes: usize, shown: &mut Vec<TextPiece>) {
         while bytes > 0 {
-            let Some((mut piece, proposer)) = self.held.pop_front() else {
+            let Some(mut piece) = self.held.pop_front() else {
                 return;
             };
-            if piece.len() > bytes {
-                self.held.push_front((piece.split_off(bytes), proposer));
+            if piece.text.len() > bytes {
+                let text = piece.text.split_off(bytes);
+                let proposer = piece.proposer;
+                self.held.push_front(TextPiece { text, proposer });
             }
-            bytes -= piece.len();
-            self.text.push_str(&piece);
-            show(&piece, proposer);
+            bytes -= piece.text.len();
+            self.text.push_str(&piece.text);
+            shown.push(piece);
         }
     }
 }

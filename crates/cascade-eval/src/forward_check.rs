@@ -1,7 +1,7 @@
 //! Whether forwards say what they should: a row the same in any company, and what another device
 //! says.
 
-use cascade_core::{Architecture, Error, Matrix, Result, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Error, Matrix, Result, Scorer, Scores, TokenId, TokenTree, Want};
 
 use serde::Serialize;
 
@@ -74,10 +74,7 @@ impl ForwardCheck {
         mut other: Option<&mut dyn Scorer>,
     ) -> Result<Vec<CheckedForward>> {
         let mut tokens = Tokens::new(self.seed, scorer.info().vocab_size);
-        let source = match scorer.info().architecture {
-            Architecture::EncoderDecoder => tokens.take(self.source.max(1)),
-            Architecture::DecoderOnly => Vec::new(),
-        };
+        let source = tokens.source(scorer, self.source);
         scorer.set_source(&source)?;
         if let Some(other) = &mut other {
             other.set_source(&source)?;

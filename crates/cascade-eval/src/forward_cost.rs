@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{Error, Result, Scorer, TokenId, TokenTree, Want};
 use cascade_models::{compute_threads, score_together, Model, ScoreCall, Session};
 
 use crate::cpu_time;
@@ -127,7 +127,7 @@ impl ForwardBench {
         self.check_lengths()?;
         self.check_rows(scorer)?;
         let mut tokens = Tokens::new(self.seed, scorer.info().vocab_size);
-        scorer.set_source(&self.source_of(scorer, &mut tokens))?;
+        scorer.set_source(&tokens.source(scorer, self.source))?;
         let mut costs = Vec::new();
         for &length in &self.contexts {
             let context = tokens.take(length);
@@ -155,7 +155,7 @@ impl ForwardBench {
         let mut sessions: Vec<Session> = (0..texts).map(|_| model.session()).collect();
         let mut tokens = Tokens::new(self.seed, model.info().vocab_size);
         for session in &mut sessions {
-            let source = self.source_of(session, &mut tokens);
+            let source = tokens.source(session, self.source);
             session.set_source(&source)?;
         }
         let mut costs = Vec::new();
@@ -183,13 +183,6 @@ impl ForwardBench {
             )?);
         }
         Ok(costs)
-    }
-
-    fn source_of(&self, scorer: &dyn Scorer, tokens: &mut Tokens) -> Vec<TokenId> {
-        match scorer.info().architecture {
-            Architecture::EncoderDecoder => tokens.take(self.source.max(1)),
-            Architecture::DecoderOnly => Vec::new(),
-        }
     }
 
     fn check_lengths(&self) -> Result<()> {

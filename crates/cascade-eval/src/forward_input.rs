@@ -1,6 +1,6 @@
 //! What forwards are given that are timed or compared: random tokens, and trees of them.
 
-use cascade_core::{TokenId, TokenTree};
+use cascade_core::{Architecture, Scorer, TokenId, TokenTree};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -15,6 +15,14 @@ impl Tokens {
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
             vocab_size: vocab_size as TokenId,
+        }
+    }
+
+    /// A source for a scorer: of so many tokens, of one at least, if it has an encoder.
+    pub(crate) fn source(&mut self, scorer: &dyn Scorer, count: usize) -> Vec<TokenId> {
+        match scorer.info().architecture {
+            Architecture::EncoderDecoder => self.take(count.max(1)),
+            Architecture::DecoderOnly => Vec::new(),
         }
     }
 

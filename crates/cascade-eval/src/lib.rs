@@ -37,7 +37,6 @@
 mod answers;
 mod bootstrap;
 mod cells;
-mod cpu_time;
 mod dataset;
 mod error;
 mod forward_check;
@@ -56,7 +55,7 @@ pub use answers::{Ending, Endings, Marks};
 pub use bootstrap::{median, Bootstrap};
 pub use cascade_config::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use cascade_demo::problems;
-pub use cpu_time::cpu_time;
+pub use cascade_engine::cpu_time;
 pub use dataset::{Dataset, ProblemSet, LARGEST_FILE};
 pub use error::{Error, ErrorKind, Result};
 pub use forward_check::{CheckedForward, Compared, ForwardCheck};

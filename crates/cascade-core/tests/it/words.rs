@@ -81,11 +81,10 @@ fn a_budget_of_a_chain_has_a_node_per_token() {
     assert_eq!((depth, nodes), (7, 7));
 }
 
-/// What is drawn by `draw`, through a reference as rules do it.
+/// What is drawn by `draw`.
 fn first<T>(seed: u64, n: usize, mut draw: impl FnMut(&mut dyn RandomSource) -> T) -> Vec<T> {
     let mut random = SeededRandom::new(seed);
-    let mut reference = &mut random;
-    (0..n).map(|_| draw(&mut reference)).collect()
+    (0..n).map(|_| draw(&mut random)).collect()
 }
 
 #[test]
@@ -263,21 +262,6 @@ impl Witness {
     }
 }
 
-impl Drafter for Witness {
-    fn set_source(&mut self, source: &[TokenId]) {
-        self.note(source);
-    }
-
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        self.note((context, budget.depth));
-        TokenTree::chain([9]).into()
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) {
-        self.note(observation.emitted);
-    }
-}
-
 impl Scorer for Witness {
     fn info(&self) -> ScorerInfo {
         ScorerInfo::new(Architecture::EncoderDecoder, 42)
@@ -297,21 +281,6 @@ impl Scorer for Witness {
         self.note((context, tree.len(), want.top));
         Ok(scores())
     }
-}
-
-#[test]
-fn a_boxed_drafter_is_the_drafter() {
-    let witness = Witness::default();
-    let mut boxed: Box<dyn Drafter> = Box::new(witness.clone());
-    // By the implementation for boxes, as code that takes any drafter calls it.
-    fn ask(drafter: &mut impl Drafter) -> ScoredTree {
-        drafter.set_source(&[1, 2]);
-        let tree = TokenTree::new();
-        drafter.observe(&Observation::new(&[1], &tree, &[], &[5], &[5]));
-        drafter.propose(&[3], Budget::chain(4))
-    }
-    assert_eq!(ask(&mut boxed).into_tree(), TokenTree::chain([9]));
-    assert_eq!(*witness.0.lock().unwrap(), ["[1, 2]", "[5]", "([3], 4)"]);
 }
 
 #[test]

@@ -94,11 +94,11 @@ impl StopRule for AdaptiveConfidence {
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
-        for judged in self.pending.take(outcome) {
-            let Some(probability) = judged.probability else {
+        for (said, accepted) in self.pending.take(outcome) {
+            let Some(probability) = said.probability else {
                 continue;
             };
-            self.seen.push_back((probability, judged.accepted));
+            self.seen.push_back((probability, accepted));
             if self.seen.len() > WINDOW {
                 self.seen.pop_front();
             }

@@ -106,10 +106,10 @@ impl StopRule for MdpThreshold {
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let judged = self.pending.take(outcome);
-        let own = judged.first().map(|judged| judged.drafter);
-        for judged in judged {
-            let Self { acceptance, .. } = self;
-            acceptance.learn(judged.probability, judged.position, judged.accepted);
+        let own = judged.first().map(|(said, _)| said.drafter);
+        for (said, accepted) in judged {
+            self.acceptance
+                .learn(said.probability, said.position, accepted);
         }
         let review = self.review(outcome.reviewer.0);
         if outcome.has_usual_rows() {

@@ -955,12 +955,12 @@ impl OnlineSchedule {
         let one = self.forward(outcome.reviewer.0);
         let own = &mut self.reviewers[outcome.reviewer.0];
         own.judge_trial(outcome, one);
-        for judged in judged {
-            let drafter = &mut own.drafters[judged.drafter.0];
+        for (said, accepted) in judged {
+            let drafter = &mut own.drafters[said.drafter.0];
             drafter
                 .stated
-                .learn(judged.probability, judged.position, judged.accepted);
-            drafter.next.learn(None, judged.position, judged.accepted);
+                .learn(said.probability, said.position, accepted);
+            drafter.next.learn(None, said.position, accepted);
         }
         let roles = &self.roles;
         for proposal in std::mem::take(&mut own.draft.proposals) {

@@ -7,23 +7,15 @@ use super::{DraftedToken, Outcome};
 /// Probabilities of the drafts in progress, by reviewer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pending {
-    drafts: Vec<Vec<Entry>>,
+    drafts: Vec<Vec<Said>>,
 }
 
-/// What was said of one token.
+/// What a drafter said of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Entry {
-    drafter: LevelId,
-    position: usize,
-    probability: Option<f32>,
-}
-
-/// What was said of a token, and what became of it.
-pub(super) struct Judged {
+pub(super) struct Said {
     pub(super) drafter: LevelId,
     pub(super) position: usize,
     pub(super) probability: Option<f32>,
-    pub(super) accepted: bool,
 }
 
 impl Pending {
@@ -35,30 +27,24 @@ impl Pending {
         }
         let draft = &mut self.drafts[reviewer];
         let (drafter, position) = (drafted.drafter, drafted.position);
-        draft.retain(|entry| entry.drafter != drafter || entry.position < position);
-        draft.push(Entry {
+        draft.retain(|said| said.drafter != drafter || said.position < position);
+        draft.push(Said {
             drafter,
             position,
             probability: drafted.probability,
         });
     }
 
-    /// Takes what was said of the draft of an outcome.
-    pub(super) fn take(&mut self, outcome: &Outcome<'_>) -> Vec<Judged> {
+    /// Takes what was said of the draft of an outcome, and whether each token was accepted.
+    pub(super) fn take(&mut self, outcome: &Outcome<'_>) -> Vec<(Said, bool)> {
         let Some(draft) = self.drafts.get_mut(outcome.reviewer.0) else {
             return Vec::new();
         };
         let draft = std::mem::take(draft);
         let judged = outcome.judgements().filter_map(|judgement| {
-            let entry = draft.iter().find(|entry| {
-                entry.drafter == judgement.drafter && entry.position == judgement.position
-            })?;
-            Some(Judged {
-                drafter: entry.drafter,
-                position: entry.position,
-                probability: entry.probability,
-                accepted: judgement.accepted,
-            })
+            let of = (judgement.drafter, judgement.position);
+            let said = draft.iter().find(|it| (it.drafter, it.position) == of)?;
+            Some((*said, judgement.accepted))
         });
         judged.collect()
     }

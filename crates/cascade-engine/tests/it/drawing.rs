@@ -24,7 +24,7 @@ fn drawing(children: usize) -> ToyDrafter {
     ToyDrafter::new(model("drawing", 5), children)
 }
 
-fn alone(rule: Rule, drafter: impl Drafter + Send + 'static) -> CascadeBuilder {
+fn alone(rule: Rule, drafter: impl Into<Box<dyn Drafter + Send>>) -> CascadeBuilder {
     let builder = Cascade::builder().target_with("target", target(), rule);
     builder.statistical("drawing", drafter)
 }

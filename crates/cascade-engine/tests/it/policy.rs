@@ -407,7 +407,7 @@ fn two_generations_that_own_their_cascades_run_in_turns() {
     }
     let (second, first) = (running.pop().unwrap(), running.pop().unwrap());
     assert_eq!(first.into_output().tokens, whole(3));
-    let cascade = second.into_cascade();
+    let (_, cascade) = second.into_output_and_cascade();
     assert_eq!(cascade.level_names(), ["target", "base"]);
 }
 

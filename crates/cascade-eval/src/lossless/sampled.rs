@@ -69,10 +69,8 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
     let probabilities = cells.probabilities();
     let statistic = chi_square(probabilities, &counts);
     let pairs = probabilities.iter().zip(&counts);
-    let total_variation = 0.5
-        * pairs
-            .map(|(&p, &count)| (count as f64 / n - p).abs())
-            .sum::<f64>();
+    let apart: f64 = pairs.map(|(&p, &count)| (count as f64 / n - p).abs()).sum();
+    let total_variation = 0.5 * apart;
     let noise = 0.5 * ((cells.len() - 1) as f64 / n).sqrt();
     let deviation = ((1.0 - CONFIDENCE).recip().ln() / (2.0 * n)).sqrt();
     Agreement {

@@ -29,8 +29,7 @@ use crate::{Error, ErrorKind};
 #[derive(Debug)]
 pub struct SimulatedDrafter<S> {
     live: S,
-    recorded: TraceScorer,
-    acceptance: f64,
+    simulation: Simulation,
 }
 
 /// What a simulated drafter drafts, whichever session of its model takes the time.
@@ -64,8 +63,7 @@ impl Simulation {
     pub fn drafter<S: Scorer>(&self, live: S) -> SimulatedDrafter<S> {
         SimulatedDrafter {
             live,
-            recorded: self.recorded.clone(),
-            acceptance: self.acceptance,
+            simulation: self.clone(),
         }
     }
 }
@@ -90,11 +88,11 @@ impl<S: Scorer> SimulatedDrafter<S> {
 
     fn is_right(&self, at: RecordPosition) -> bool {
         let seed = (at.record as u64) << 32 | at.position as u64;
-        SeededRandom::new(seed).accept(self.acceptance)
+        SeededRandom::new(seed).accept(self.simulation.acceptance)
     }
 
     fn gathered(&self, tree: &TokenTree, argmax: &[TokenId]) -> GatheredProbs {
-        let best = self.acceptance as f32;
+        let best = self.simulation.acceptance as f32;
         let others = (1.0 - best) / (self.info().vocab_size.max(2) - 1) as f32;
         let of_node = |(node, token): (NodeId, TokenId)| {
             if argmax[TokenTree::row(tree.parent(node))] == token {
@@ -130,7 +128,7 @@ fn refuse_what_it_does_not_know(want: Want) -> crate::Result<()> {
 
 impl<S: Scorer> Scorer for SimulatedDrafter<S> {
     fn info(&self) -> ScorerInfo {
-        let (recorded, live) = (self.recorded.info(), self.live.info());
+        let (recorded, live) = (self.simulation.recorded.info(), self.live.info());
         // Rows that both have: those behind the last token are padding.
         let rows = recorded.vocab_size.min(live.vocab_size);
         recorded
@@ -142,13 +140,13 @@ impl<S: Scorer> Scorer for SimulatedDrafter<S> {
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.live.set_source(source)?;
-        self.recorded.set_source(source)
+        self.simulation.recorded.set_source(source)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         refuse_what_it_does_not_know(want)?;
         let computed = self.live.score(context, tree, want)?;
-        let rows = self.recorded.recorded(context, tree).into_iter();
+        let rows = self.simulation.recorded.recorded(context, tree).into_iter();
         let argmax: Vec<TokenId> = rows.map(|row| self.token(row)).collect();
         let gathered = (want.rows == RowDetail::Gathered).then(|| self.gathered(tree, &argmax));
         Ok(Scores::default()
