@@ -10,7 +10,7 @@ use crate::common::{cascade, error, program_of, project, stdout};
 
 /// Runs a program as [`cascade`] does, with a text on standard input.
 pub(crate) fn piped(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(program_of(args.first().unwrap_or(&"")))
+    let mut child = Command::new(program_of(args))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")

@@ -131,7 +131,7 @@ fn help_has_groups_and_examples() {
         assert!(help.contains(part), "{part} is missing in\n{help}");
     }
     let of_laboratory = stdout(
-        &Command::new(program_of("tune"))
+        &Command::new(program_of(&["tune"]))
             .arg("--help")
             .output()
             .unwrap(),

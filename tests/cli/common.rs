@@ -1,14 +1,19 @@
 //! Runs the command, and checks how it ends.
 
 use std::env::consts::EXE_SUFFIX;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The program that has a command: `cascade`, or `cascade-lab`. One of them is a program of the
 /// package whose tests run; the other stands beside it where those of the workspace are built.
-pub(crate) fn program_of(command: &str) -> PathBuf {
+pub(crate) fn program_of(args: &[&str]) -> PathBuf {
     let own = option_env!("CARGO_BIN_EXE_cascade").or(option_env!("CARGO_BIN_EXE_cascade-lab"));
-    let name = if cascade_cli::laboratory::COMMANDS.contains(&command) {
+    let line: Vec<OsString> = std::iter::once(&"cascade")
+        .chain(args)
+        .map(OsString::from)
+        .collect();
+    let name = if cascade_cli::laboratory::asked(&line).is_some() {
         "cascade-lab"
     } else {
         "cascade"
@@ -20,7 +25,7 @@ pub(crate) fn program_of(command: &str) -> PathBuf {
 
 /// Runs `cascade` or `cascade-lab`, without a network and without models in the hub's cache.
 pub(crate) fn cascade(args: &[&str]) -> Output {
-    Command::new(program_of(args.first().unwrap_or(&"")))
+    Command::new(program_of(args))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")

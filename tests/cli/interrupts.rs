@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::{program_of, project};
 
 fn start(args: &[&str]) -> Child {
-    Command::new(program_of(args[0]))
+    Command::new(program_of(args))
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

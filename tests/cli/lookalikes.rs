@@ -18,7 +18,7 @@ const CONFIGS: [(&str, &str, &str); 3] = [
 ];
 
 fn cascade(cache: &Path, args: &[&str]) -> Output {
-    Command::new(program_of(args[0]))
+    Command::new(program_of(args))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HUB_CACHE", cache)

@@ -21,7 +21,7 @@ fn limited(kib: usize, args: &[&str]) -> Command {
             "-c",
             &format!("ulimit -v {kib}; ulimit -c 0; exec \"$0\" \"$@\""),
         ])
-        .arg(program_of(args[0]))
+        .arg(program_of(args))
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")

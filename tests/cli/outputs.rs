@@ -197,7 +197,7 @@ fn what_a_killed_command_has_left_is_removed() {
     let left = folder.path(".cascade-partial-abcdef");
     let living = cascade_core::fs::AtomicFile::create(folder.path("another")).unwrap();
     fs::write(&left, "half").unwrap();
-    let command = Command::new(program_of("bigram"))
+    let command = Command::new(program_of(&["bigram"]))
         .args("bigram import --json next.json --tokenizer tokenizer.json --out out".split(' '))
         .current_dir(folder.0.path())
         .output()
@@ -296,7 +296,7 @@ fn an_import_does_not_advise_to_resume() {
 }
 
 fn reproduce(folder: &Path, args: &str) -> Output {
-    Command::new(program_of("reproduce"))
+    Command::new(program_of(&["reproduce"]))
         .args(["reproduce"])
         .args(args.split(' '))
         .current_dir(folder)

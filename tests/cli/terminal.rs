@@ -11,7 +11,7 @@ const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\u{202e}esrever\u{20
 /// What the program prints, standard output and error, on a pseudo-terminal, which `script` makes.
 fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
     let quoted = |arg: &&str| format!("'{}'", arg.replace('\'', r"'\''"));
-    let program = program_of(args.first().unwrap_or(&""));
+    let program = program_of(args);
     let program = quoted(&program.to_str().unwrap());
     let args: Vec<String> = args.iter().map(quoted).collect();
     let command = format!("exec {program} {}", args.join(" "));
@@ -36,7 +36,7 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
 
 /// What the program prints into two pipes, standard output and error.
 fn piped(args: &[&str]) -> String {
-    let mut command = Command::new(program_of(args.first().unwrap_or(&"")));
+    let mut command = Command::new(program_of(args));
     let output = command.args(args).stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }

@@ -6,6 +6,7 @@ mod bigram;
 mod common;
 mod ngram;
 mod reproduce;
+mod step;
 mod theory_ewif;
 mod theory_simulate;
 mod trace;

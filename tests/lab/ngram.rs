@@ -117,7 +117,7 @@ fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
          k: {{ matrix: [[7]] }}\ngeneration: {{ max_new_tokens: 8 }}\n"
     );
     fs::write(folder.join("tree.yaml"), config).unwrap();
-    let mut cascade = Command::new(program_of("run"));
+    let mut cascade = Command::new(program_of(&["run"]));
     let args = ["run", "--config", "tree.yaml", "--compare", "the cat"];
     let said = stdout(&cascade.args(args).current_dir(folder).output().unwrap());
     assert!(said.contains("equal to plain decoding"), "{said}");

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, ChatTemplate, Config};
-use cascade_eval::trace::seed_of_turn;
 use cascade_eval::{
-    Content, DataSource, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample,
-    Selection, Solution,
+    seed_of_turn, Content, DataSource, Dataset, ErrorKind, ProblemSet, PromptTemplate,
+    RandomSample, Sample, Selection, Solution,
 };
 use serde_json::{Map, Value};
 

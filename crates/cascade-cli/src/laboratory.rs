@@ -9,10 +9,14 @@ use clap::{Arg, Command};
 use crate::exit::ExitCode;
 use crate::terminal;
 
+/// A command of the laboratory in a group of which `cascade` has the others.
+const STEP: &str = "bench step";
+
 const PROGRAM: &str = "cascade-lab";
 
 /// The commands of `cascade-lab` that `cascade` does not have; a test of `cascade-lab` compares.
-pub const COMMANDS: [&str; 10] = [
+pub const COMMANDS: [&str; 11] = [
+    STEP,
     "bigram",
     "dataset",
     "demo",
@@ -27,7 +31,8 @@ pub const COMMANDS: [&str; 10] = [
 
 /// The parser, which also suggests the laboratory's commands for a misspelt one.
 pub(crate) fn known(command: Command) -> Command {
-    COMMANDS.iter().fold(command, |command, name| {
+    let names = COMMANDS.iter().filter(|name| **name != STEP);
+    names.fold(command, |command, name| {
         let arguments = Arg::new("arguments")
             .num_args(0..)
             .trailing_var_arg(true)
@@ -39,7 +44,7 @@ pub(crate) fn known(command: Command) -> Command {
 
 /// The command of the laboratory that the arguments ask for, if they do: the first that is no
 /// option of every command, also after `help` and `man`.
-pub(crate) fn asked(arguments: &[OsString]) -> Option<String> {
+pub fn asked(arguments: &[OsString]) -> Option<String> {
     let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
     let mut next = || loop {
         match words.next()? {
@@ -48,11 +53,14 @@ pub(crate) fn asked(arguments: &[OsString]) -> Option<String> {
             word => return Some(word),
         }
     };
-    let mut command = next()?;
-    if ["help", "man"].contains(&command) {
-        command = next()?;
+    let mut command = next()?.to_owned();
+    if ["help", "man"].contains(&command.as_str()) {
+        command = next()?.to_owned();
     }
-    COMMANDS.contains(&command).then(|| command.to_owned())
+    if STEP.starts_with(&format!("{command} ")) {
+        command = format!("{command} {}", next()?);
+    }
+    COMMANDS.contains(&command.as_str()).then_some(command)
 }
 
 /// Runs `cascade-lab` with the arguments that this program was given.
@@ -129,9 +137,14 @@ mod tests {
         ] {
             assert_eq!(asked(line).as_deref(), Some("tune"), "{line}");
         }
+        for line in ["cascade bench step --json", "cascade help bench step"] {
+            assert_eq!(asked(line).as_deref(), Some(STEP), "{line}");
+        }
         for line in [
             "cascade",
             "cascade run tune",
+            "cascade bench",
+            "cascade bench model step",
             "cascade help",
             "cascade --threads tune run",
         ] {

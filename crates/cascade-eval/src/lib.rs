@@ -2,10 +2,8 @@
 //!
 //! * [`lossless`]: whether a cascade's output is its target's.
 //! * [`Marks`], [`Endings`]: whether answers are right, and how they end.
-//! * [`ForwardBench`], [`steady_times`], [`ForwardCheck`], [`StepBench`]: costs of forwards and
-//!   steps; [`cpu_time`].
+//! * [`ForwardBench`], [`steady_times`], [`ForwardCheck`]: costs of forwards; [`cpu_time`].
 //! * [`Bootstrap`]: confidence intervals.
-//! * [`trace`]: recorded outputs of a target, in whose place they answer.
 //!
 //! Samples of datasets, from files or the Hugging Face hub, and the prompts made of them:
 //!
@@ -48,8 +46,6 @@ mod selection;
 mod solution;
 mod source;
 mod steady;
-mod step_bench;
-pub mod trace;
 
 pub use answers::{Ending, Endings, Marks};
 pub use bootstrap::{median, Bootstrap};
@@ -60,12 +56,8 @@ pub use dataset::{Dataset, ProblemSet, LARGEST_FILE};
 pub use error::{Error, ErrorKind, Result};
 pub use forward_check::{CheckedForward, Compared, ForwardCheck};
 pub use forward_cost::{read_bandwidth, ForwardBench, ForwardClock, ForwardCost, LONGEST_CONTEXT};
-pub use sample::Sample;
+pub use sample::{seed_of_turn, Sample};
 pub use selection::{RandomSample, Selection};
 pub use solution::{Mark, Solution};
 pub use source::{DataSource, HubData};
 pub use steady::steady_times;
-pub use step_bench::{
-    DrafterShape, DrafterTime, MeasuredCascade, SimulatedModel, SoFar, StepBench, StepParts,
-    StepTimes, TimedTarget, Walltime,
-};

@@ -1,9 +1,15 @@
 //! What a dataset is made of.
 
 use cascade_config::{Content, Message, PromptError, PromptTemplate};
+use cascade_core::seed_of;
 use serde_json::{json, Map, Value};
 
 use crate::{Error, ErrorKind, Result};
+
+/// The seed of a turn of an input, both counted from 0, by that of the first turn of the first.
+pub fn seed_of_turn(first: u64, input: usize, turn: usize) -> u64 {
+    seed_of(seed_of(first, input as u64), turn as u64)
+}
 
 /// One entry of a dataset.
 #[derive(Clone, Debug, PartialEq)]

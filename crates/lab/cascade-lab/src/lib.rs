@@ -7,6 +7,7 @@ mod fold;
 mod recorded;
 mod replay;
 mod reproduce;
+mod step;
 mod tables;
 mod theory;
 mod tokenizer;
@@ -30,6 +31,7 @@ use crate::demo::DemoCommand;
 use crate::exit::ExitCode;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
+use crate::step::BenchCommand;
 use crate::tables::{BigramCommand, NgramCommand};
 use crate::theory::TheoryCommand;
 use crate::trace::TraceCommand;
@@ -75,6 +77,11 @@ enum Command {
     /// those of a run with the real target. Times do not and are not shown, unless costs of
     /// forwards are assumed (--row-cost) or measured before (--costs).
     Replay(ReplayArgs),
+    /// Benchmark cascades on recorded answers.
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// Search for the fastest K matrix and lenience on a trace.
     ///
     /// Every second conversation of the trace is searched on by predicted time, and the best
@@ -117,7 +124,7 @@ enum Command {
 /// The commands, by what they are for.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Tables", &["bigram", "ngram"]),
-    ("Traces", &["trace", "replay", "tune", "dataset"]),
+    ("Traces", &["trace", "replay", "bench", "tune", "dataset"]),
     ("Training", &["train"]),
     ("Papers", &["reproduce", "theory", "demo"]),
     ("Shell", &["completions", "man", "help"]),
@@ -138,6 +145,7 @@ impl CommandLine for Cli {
             Command::Ngram { command } => tables::ngram(command),
             Command::Trace { command } => trace::run(command),
             Command::Replay(args) => replay::run(&args),
+            Command::Bench { command } => step::run(&command),
             Command::Tune(args) => tune::run(&args),
             Command::Train { command } => train::run(&command),
             Command::Reproduce(args) => reproduce::run(&args),
@@ -180,6 +188,7 @@ mod tests {
             .get_subcommands()
             .map(clap::Command::get_name)
             .filter(|name| !["completions", "man"].contains(name))
+            .map(|name| if name == "bench" { "bench step" } else { name })
             .collect();
         own.sort_unstable();
         assert_eq!(own, cascade_cli::laboratory::COMMANDS);

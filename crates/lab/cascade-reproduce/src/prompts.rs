@@ -10,7 +10,7 @@ use cascade_eval::{
     DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
 };
 use cascade_models::HubOptions;
-use cascade_traces::trace::{limit, seed_of_turn, Record, Trace};
+use cascade_traces::trace::{limit, Record, Trace};
 
 use crate::models::Models;
 use crate::plan::{Asked, Suite};

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::trace::{recorded_target, replay, Oracle, OracleText, Provenance, Record, Trace};
 use crate::tune::Times;
-use crate::{Error, Result};
+use crate::{error, Result};
 use cascade_eval::Bootstrap;
 
 /// Seconds of a forward of one row of the target; only ratios are reported.
@@ -253,7 +253,7 @@ impl AssumedReplays<'_> {
                 "it has {drafters} drafters, and a fixed length needs exactly one; write K \
                  matrices into configurations instead"
             );
-            Err(Error::unusable(&self.config.label, problem))
+            Err(error::unusable(&self.config.label, problem))
         }
     }
 

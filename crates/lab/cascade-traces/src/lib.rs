@@ -2,6 +2,7 @@
 //!
 //! * [`trace`]: recorded outputs of a target, and replays of cascades with the recording in place
 //!   of the target.
+//! * [`StepBench`]: walltime of recorded answers, with forwards that are timed.
 //! * [`tune`]: search for a K matrix and lenience by predicted SWI.
 //! * [`ngram`]: what n-gram tables and the weights of the Max-Gram tree are worth.
 //! * [`train`]: networks that decide when a drafter stops, and heads that draft.
@@ -12,7 +13,9 @@
 #![forbid(unsafe_code)]
 
 mod assumed;
+pub mod error;
 pub mod ngram;
+mod step_bench;
 mod swi;
 pub mod trace;
 pub mod train;
@@ -21,5 +24,9 @@ mod word_problems;
 
 pub use assumed::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport, Drafts, Way};
 pub use cascade_eval::{Error, ErrorKind, Result};
+pub use step_bench::{
+    DrafterShape, DrafterTime, MeasuredCascade, SimulatedModel, SoFar, StepBench, StepParts,
+    StepTimes, TimedTarget, Walltime,
+};
 pub use swi::{CostError, CostTable};
 pub use word_problems::{share_interval, Phase, SetReport, WordProblems, WordProblemsReport};

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use statrs::distribution::{Beta, ContinuousCDF};
 
 use crate::trace::{FirstToken, Header, Record, Recorder, Subject, Trace, TraceScorer};
-use crate::{Error, Result};
+use crate::{error, Result};
 
 /// An evaluation of a configuration's target and of each of its drafters alone.
 pub struct WordProblems<'a> {
@@ -90,7 +90,7 @@ impl WordProblems<'_> {
         mut on_problem: impl FnMut(Phase) -> ControlFlow<()>,
     ) -> Result<Option<WordProblemsReport>> {
         if !self.options().decoding.is_greedy() {
-            return Err(Error::not_greedy().at(format!("{}: temperature", self.config.label)));
+            return Err(error::not_greedy().at(format!("{}: temperature", self.config.label)));
         }
         let target = self.pool.target(self.config)?;
         let mut recorders = Workers::new(self.texts, |text| self.recorder(&target, text))?;

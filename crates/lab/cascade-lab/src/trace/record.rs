@@ -10,12 +10,10 @@ use cascade_config::DeviceSpec;
 use cascade_core::fs::{Existing, Output, OutputError};
 use cascade_core::{Prompt, TextCodec, TokenId};
 use cascade_engine::Rule;
-use cascade_eval::Dataset;
+use cascade_eval::{seed_of_turn, Dataset};
 use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
-use cascade_traces::trace::{
-    seed_of_turn, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE,
-};
-use cascade_traces::Error;
+use cascade_traces::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
+use cascade_traces::{error, Error};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
@@ -86,10 +84,10 @@ fn check_sampling(args: &RecordArgs, job: &Job) -> Result<()> {
     let rule = job.config.target.rule;
     let greedy = job.options().decoding.is_greedy();
     if !greedy && rule != Rule::Coupled {
-        return Err(Error::not_coupled(rule)).context(job.config.label.clone());
+        return Err(error::not_coupled(rule)).context(job.config.label.clone());
     }
     match args.top_probabilities {
-        Some(_) if greedy => Err(Error::no_top()).context("--top-probabilities"),
+        Some(_) if greedy => Err(error::no_top()).context("--top-probabilities"),
         _ => Ok(()),
     }
 }
@@ -229,7 +227,7 @@ impl Conversation<'_> {
             None => Ok(()),
             Some(turn) => {
                 Err(
-                    Error::other_prompt(self.at + turn + 1, &self.known[turn].id, self.input.id())
+                    error::other_prompt(self.at + turn + 1, &self.known[turn].id, self.input.id())
                         .into(),
                 )
             }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use cascade_eval::Error;
+use cascade_traces::error;
 use cascade_traces::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
 use serde_json::{json, Value};
 
@@ -31,7 +31,7 @@ pub(super) fn show(file: &Path, as_json: bool) -> Result<()> {
     }
     let label = reader.label().to_owned();
     if summary.records == 0 {
-        return Err(Error::no_records(&label).into());
+        return Err(error::no_records(&label).into());
     }
     let mut out = terminal::stdout();
     if as_json {

@@ -5,9 +5,14 @@
 //! any cascade, which drafts it would have accepted: tokens, steps and calls of a replay equal
 //! those of the real run. Only its time does not.
 //!
-//! Traces themselves, their files, and the scorers that answer with them are those of
-//! [`cascade_eval::trace`], whose items are items of this module as well.
-//!
+//! * [`Trace`]: a recording in memory: a [`Header`] with metadata, and [`Record`]s, one for each
+//!   prompt.
+//! * [`Reader`], [`Writer`]: a trace as a JSON Lines file, read and written record by record;
+//!   recording can be resumed.
+//! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that replays the recorded target.
+//! * [`replay`](fn@replay): replay of one record by a cascade whose target is a [`TraceScorer`].
+//! * [`TimedReplayScorer`], [`replay_timed`]: a replay with a live model computing every forward,
+//!   and the timings of its steps.
 //! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits, or
 //!   records the most probable tokens of samples.
 //! * [`WithStates`], [`recorded_target`]: a recording with the hidden states that heads read.
@@ -51,26 +56,46 @@
 
 mod expected;
 mod first_token;
+mod format;
+mod header;
 mod meter;
 mod oracle;
 mod predicted;
+mod reader;
+mod record;
 mod recorder;
+mod replay;
 mod replayed;
+mod sampling;
+mod scorer;
+mod simulated_drafter;
 pub mod spec_bench;
+mod step_cost;
 mod summary;
 mod tally;
+mod timed_replay;
 mod traces;
 mod with_states;
-
-pub use cascade_eval::trace::*;
+mod writer;
 
 pub use expected::{Bounds, ExpectedAcceptance, FirstPicks, RecordedRow};
 pub use first_token::FirstToken;
+pub use format::Trace;
+pub use header::{name_of_target, Header, Provenance, VERSION};
 pub use oracle::{Oracle, OracleText};
 pub use predicted::Predicted;
+pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};
+pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;
+pub use replay::{limit, replay, replay_with};
 pub use replayed::{replay_options, replay_warnings, replayed_json, totals_json};
+pub use sampling::RecordedSampling;
+pub use scorer::{followed, TraceScorer, NO_TOKEN};
+pub use simulated_drafter::{SimulatedDrafter, Simulation};
+pub use step_cost::{replay_timed, StepCost};
 pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
+pub use timed_replay::{LookupLog, TimedReplayScorer};
 pub use traces::Traces;
 pub use with_states::{recorded_target, WithStates};
+pub use writer::Writer;

@@ -8,7 +8,7 @@ use cascade_engine::{Cascade, Event, Options};
 
 use super::meter::{Measure, Measured, Meter};
 use super::{Finish, Record, Subject};
-use crate::{Error, Result};
+use crate::{error, Result};
 
 /// Decodes with a target alone and records its output. It uses the plain decoding of the engine, so
 /// a record ends exactly where a cascade with this target ends: at an end token, at a stop
@@ -58,7 +58,7 @@ impl Recorder {
         options: &Options,
     ) -> Result<Self> {
         match options.decoding {
-            Decoding::Greedy => Err(Error::no_top()),
+            Decoding::Greedy => Err(error::no_top()),
             Decoding::Sampled(sampling) => {
                 let top = Measure::Top(sampling, tokens);
                 Self::measuring(top, name, target, eos, codec, options)

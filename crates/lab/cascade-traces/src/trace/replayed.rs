@@ -6,7 +6,7 @@ use cascade_engine::{GenerationOutput, Options, Rule};
 use serde_json::{json, Value};
 
 use super::{name_of_target, FirstPicks, Record, Tallies, Tally, Trace};
-use crate::{Error, Result};
+use crate::{error, Error, Result};
 
 /// The options of a replay: those of the configuration, which may not sample otherwise than the
 /// recording did.
@@ -18,11 +18,11 @@ pub fn replay_options(config: &Config, trace: &Trace) -> Result<Options> {
     let named = |error: Error| error.at(format!("{}: generation", config.label));
     let options = config.generation.options();
     if trace.header.sampling().is_none() && !options.decoding.is_greedy() {
-        return Err(named(Error::not_greedy()));
+        return Err(named(error::not_greedy()));
     }
     let options = trace.header.replay_options(options).map_err(named)?;
     if !options.decoding.is_greedy() && config.target.rule != Rule::Coupled {
-        return Err(Error::not_coupled(config.target.rule).at(config.label.clone()));
+        return Err(error::not_coupled(config.target.rule).at(config.label.clone()));
     }
     Ok(options)
 }

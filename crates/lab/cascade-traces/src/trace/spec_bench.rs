@@ -13,7 +13,7 @@ use cascade_eval::{PromptTemplate, Sample};
 use serde::Deserialize;
 
 use super::{Finish, Header, Record, Trace};
-use crate::{Error, ErrorKind, Result};
+use crate::{error, Error, ErrorKind, Result};
 
 /// The largest file of answers that is read; Spec-Bench's take 1 MB.
 pub const LARGEST_ANSWERS: u64 = 1 << 30;
@@ -80,11 +80,11 @@ impl Answers {
         let answers = lines
             .map(|(index, text)| {
                 let line = index + 1;
-                Self::of_line(line, text).map_err(|problem| Error::line(label, line, problem))
+                Self::of_line(line, text).map_err(|problem| error::line(label, line, problem))
             })
             .collect::<Result<Vec<_>>>()?;
         if answers.is_empty() {
-            Err(Error::no_records(label))
+            Err(error::no_records(label))
         } else {
             Ok(answers)
         }
@@ -155,7 +155,7 @@ pub fn trace(
         .collect();
     Trace::named(label.to_owned(), header, records, |index, problem| {
         let Some((answer, turn)) = turns.get(index) else {
-            return Error::line(label, index + 2, problem);
+            return error::line(label, index + 2, problem);
         };
         answer.error_at(label, &answer.question, *turn, problem)
     })

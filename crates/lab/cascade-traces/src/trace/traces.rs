@@ -5,7 +5,7 @@ use std::path::Path;
 use cascade_core::Fingerprint;
 
 use super::{Record, Trace};
-use crate::{Error, Result};
+use crate::{error, Result};
 
 /// Traces of one tokenizer.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,11 +24,11 @@ impl Traces {
         let traces: Vec<Trace> = files.iter().map(Trace::open).collect::<Result<_>>()?;
         let tokenizer = |trace: &Trace| trace.header.tokenizer();
         let Some(first) = traces.first() else {
-            return Err(Error::no_records("no file"));
+            return Err(error::no_records("no file"));
         };
         let vocabulary = tokenizer(first);
         if let Some(other) = traces.iter().find(|of| tokenizer(of) != vocabulary) {
-            return Err(Error::unusable(
+            return Err(error::unusable(
                 format_args!("{} and {}", first.label, other.label),
                 format_args!(
                     "they are of different tokenizers, {vocabulary} and {}; give traces of one",

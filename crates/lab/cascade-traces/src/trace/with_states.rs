@@ -9,7 +9,7 @@ use cascade_core::{
 };
 
 use super::{followed, Record, Trace, TraceScorer};
-use crate::{Error, ErrorKind};
+use crate::{error, Error, ErrorKind};
 
 /// Tokens of a record that the model reads in one forward.
 const AT_ONCE: usize = 256;
@@ -221,7 +221,7 @@ pub fn recorded_target(
     };
     if let Some(difference) = difference {
         let model = format!("{}: target {}", config.label, model.name);
-        return Err(Error::other_family(model, difference));
+        return Err(error::other_family(model, difference));
     }
     let recorded = TraceScorer::new(Arc::clone(trace))?;
     let states = WithStates::new(recorded, Box::new(model.session()), &model.name);

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::held_out::HeldOut;
 use super::{halves, search, Candidate, Outcome, Recording, Recordings, Setting, Space, Times};
 use crate::trace::{Record, Trace};
-use crate::{Error, Result};
+use crate::{error, Error, Result};
 
 /// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;
@@ -53,7 +53,7 @@ impl Tuner {
         trace.records = records.cloned().collect();
         if trace.records.is_empty() {
             let problem = "the trace has no output tokens to tune on";
-            return Err(E::from(Error::unusable(trace.label, problem)));
+            return Err(E::from(error::unusable(trace.label, problem)));
         }
         let drafters = pool
             .drafters(&config, &trace.header.tokenizer())
@@ -196,7 +196,7 @@ fn check_architecture(config: &Config, drafters: &[DrafterModel], trace: &Trace)
         };
         let (found, needed) = (model.info().architecture, trace.header.architecture);
         if found != needed {
-            return Err(Error::other_family(
+            return Err(error::other_family(
                 format_args!("{}: drafter {}", config.label, model.name),
                 format_args!("is {found}, and the target of {} {needed}", trace.label),
             ));

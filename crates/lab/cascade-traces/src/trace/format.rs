@@ -7,7 +7,7 @@ use cascade_core::fs::Output;
 
 use super::writer::{check_name, line};
 use super::{Header, Reader, Record};
-use crate::{Error, Result};
+use crate::{error, Error, Result};
 
 /// A recording of a target. Every record is consistent with the header: its tokens are in the
 /// vocabulary, its prompt is where the architecture expects it, and nothing follows an end token.
@@ -37,7 +37,7 @@ impl Trace {
     pub fn new(label: impl Into<String>, header: Header, records: Vec<Record>) -> Result<Self> {
         let label = label.into();
         // The header is line 1, the first record line 2.
-        let at_line = |index: usize, problem: &str| Error::line(&label, index + 2, problem);
+        let at_line = |index: usize, problem: &str| error::line(&label, index + 2, problem);
         Self::named(label.clone(), header, records, at_line)
     }
 
@@ -53,7 +53,7 @@ impl Trace {
         wrong: impl Fn(usize, &str) -> Error,
     ) -> Result<Self> {
         if let Some(reason) = header.problem() {
-            return Err(Error::not_a_trace(&label, reason));
+            return Err(error::not_a_trace(&label, reason));
         }
         for (index, record) in records.iter().enumerate() {
             if let Some(problem) = header.problem_of(record) {
@@ -61,7 +61,7 @@ impl Trace {
             }
         }
         if records.is_empty() {
-            return Err(Error::no_records(&label));
+            return Err(error::no_records(&label));
         }
         Ok(Self {
             label,
@@ -98,7 +98,7 @@ impl Trace {
         let trace = Self::open_any(path)?;
         match trace.header.sampling() {
             None => Ok(trace),
-            Some(sampling) => Err(Error::sampled(trace.label, sampling)),
+            Some(sampling) => Err(error::sampled(trace.label, sampling)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Trace {
         let records = reader.by_ref().collect::<Result<Vec<_>>>()?;
         let (label, header) = (reader.label().to_owned(), reader.header().clone());
         if records.is_empty() {
-            Err(Error::no_records(&label))
+            Err(error::no_records(&label))
         } else {
             Ok(Self {
                 label,

@@ -3,7 +3,7 @@
 use cascade_engine::{Cascade, GenerationOutput, Options, StepReport};
 
 use super::Record;
-use crate::{Error, ErrorKind, Result};
+use crate::{error, Error, ErrorKind, Result};
 
 /// How many tokens a replay may generate if `max_new_tokens` are requested: no more than were
 /// recorded, unless the recorded text is complete. (The limit also affects the length of drafts
@@ -76,8 +76,8 @@ pub fn replay_with(
 /// The seed of a replay: the record's own, if it was sampled.
 fn seed(record: &Record, options: &Options) -> Result<u64> {
     match (record.seed, options.decoding.is_greedy()) {
-        (None, false) => Err(Error::not_greedy()),
-        (Some(seed), true) => Err(Error::sampled(
+        (None, false) => Err(error::not_greedy()),
+        (Some(seed), true) => Err(error::sampled(
             format_args!("record {}", record.id),
             format_args!("seed {seed}"),
         )),

@@ -1,12 +1,7 @@
 //! One recorded output.
 
-use cascade_core::{seed_of, Prompt, TokenId};
+use cascade_core::{Prompt, TokenId};
 use serde::{Deserialize, Serialize};
-
-/// The seed of a turn of an input, both counted from 0, by that of the first turn of the first.
-pub fn seed_of_turn(first: u64, input: usize, turn: usize) -> u64 {
-    seed_of(seed_of(first, input as u64), turn as u64)
-}
 
 /// What identifies a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::header::{FORMAT, VERSION};
 use super::{Header, Record};
-use crate::{Error, ErrorKind, Result};
+use crate::{error, Error, ErrorKind, Result};
 
 /// The longest first line that is read. It describes the recording, in less than a thousand bytes.
 pub const LONGEST_HEADER: u64 = MIB;
@@ -58,7 +58,7 @@ impl Reader {
         };
         let first = lines.next(LONGEST_HEADER)?;
         let header = match first {
-            None => return Err(Error::not_a_trace(&lines.label, "it is empty")),
+            None => return Err(error::not_a_trace(&lines.label, "it is empty")),
             Some(line) => {
                 let text = line.text.as_slice();
                 header(&lines.label, text.strip_prefix(UTF8_MARK).unwrap_or(text))?
@@ -94,13 +94,13 @@ impl Reader {
             Err(_) if !line.ended => {
                 let problem = "the last line is cut off, as by a killed recording; resume the \
                                recording, or delete the line";
-                return Err(Error::line(label, number, problem));
+                return Err(error::line(label, number, problem));
             }
             Err(error) => {
                 format!("not a record: {error}; the file is damaged: record or copy it again")
             }
         };
-        Err(Error::line(label, number, problem))
+        Err(error::line(label, number, problem))
     }
 }
 
@@ -126,7 +126,7 @@ fn inflated(file: impl BufRead) -> Inflated<impl std::io::Read> {
 
 /// Parses the first line as the header.
 pub(super) fn header(label: &str, line: &[u8]) -> Result<Header> {
-    let not = |reason: String| Error::not_a_trace(label, reason);
+    let not = |reason: String| error::not_a_trace(label, reason);
     let value: Value = serde_json::from_slice(line)
         .map_err(|error| not(format!("the first line is not JSON ({error})")))?;
     if value["format"] != FORMAT {

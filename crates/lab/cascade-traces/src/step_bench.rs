@@ -17,7 +17,9 @@ use serde::Serialize;
 use crate::trace::{
     replay_timed, LookupLog, Record, Simulation, StepCost, TimedReplayScorer, Trace, TraceScorer,
 };
-use crate::{median, Error, Result};
+use cascade_eval::median;
+
+use crate::{error, Error, Result};
 
 /// A neural drafter of a shape, which is right as often as one that was measured elsewhere.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -230,7 +232,7 @@ impl StepBench<'_> {
     fn too_short(&self) -> Error {
         let problem = "no record has two steps, and the first step, which reads the prompt, is \
                        excluded; use longer records";
-        Error::unusable(&self.trace.label, problem)
+        error::unusable(&self.trace.label, problem)
     }
 
     /// What stands for neural drafters, by their names.
@@ -246,7 +248,7 @@ impl StepBench<'_> {
                     Ok((name.clone(), self.stand_in(simulated)?))
                 } else {
                     let problem = "no configuration has a neural drafter of this name";
-                    Err(Error::unusable(name, problem))
+                    Err(error::unusable(name, problem))
                 }
             })
             .collect()

@@ -1,4 +1,4 @@
-//! `cascade bench step`: walltime and engine overhead of recorded answers, with timed forwards.
+//! `cascade-lab bench step`: walltime and engine overhead of recorded answers, with timed forwards.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,16 +6,29 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec};
-use cascade_eval::trace::Trace;
-use cascade_eval::{
+use cascade_models::parse_device;
+use cascade_traces::trace::Trace;
+use cascade_traces::{
     DrafterShape, MeasuredCascade, SimulatedModel, SoFar, StepBench, StepTimes, TimedTarget,
 };
-use cascade_models::parse_device;
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::options::{bandwidth, known, load_options, of_shape, ShapeArgs};
+use crate::bench::options::{bandwidth, known, load_options, of_shape, ShapeArgs};
 use crate::exit::ExitCode;
-use crate::{interrupt, job, terminal};
+use crate::{bench, interrupt, job, terminal};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Time cascades and plain decoding over recorded answers, and the engine's overhead per step.
+    ///
+    /// The target computes every forward, but a recorded trace answers in its place, so acceptance
+    /// is that of the recording whatever the target's weights. The configurations' drafters draft
+    /// as usual, and those that --drafter names are simulated. Greedy; tokens only, no text is
+    /// decoded. The first step of each record, which reads the prompt, is excluded. Cascades and
+    /// plain decoding take turns, record by record; after each record, what has been measured so
+    /// far is printed to standard error.
+    Step(StepArgs),
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
@@ -77,9 +90,10 @@ fn drafter_shape(text: &str) -> Result<DrafterShape, String> {
     })
 }
 
-pub(super) fn run(args: &StepArgs) -> Result<ExitCode> {
+pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
+    let BenchCommand::Step(args) = command;
     let measured = measure(args)?;
-    super::report(&measured, args.json, show)?;
+    bench::report(&measured, args.json, show)?;
     Ok(if interrupt::requested() {
         interrupt::status()
     } else {

@@ -5,7 +5,7 @@ use cascade_engine::Rule;
 use serde::{Deserialize, Serialize};
 
 use super::Record;
-use crate::{Error, Result};
+use crate::{error, Result};
 
 /// Probabilities of a row sum to 1 up to rounding.
 const ROUNDING: f64 = 1e-6;
@@ -51,7 +51,7 @@ impl RecordedSampling {
     /// # Errors
     /// Settings out of range, which no trace that was read has.
     pub fn sampling(&self) -> Result<Sampling> {
-        let invalid = |reason: InvalidSampling| Error::not_a_trace("its header", reason);
+        let invalid = |reason: InvalidSampling| error::not_a_trace("its header", reason);
         let decoding = Decoding::new(self.temperature, self.top_k, self.top_p, self.min_p);
         match decoding.map_err(invalid)? {
             Decoding::Sampled(sampling) => Ok(sampling),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Header, Reader, Record};
-use crate::{Error, ErrorKind, Result};
+use crate::{error, Error, ErrorKind, Result};
 
 /// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so a
 /// killed process loses at most the record in progress. While a writer is open, no other writer can
@@ -66,7 +66,7 @@ impl Writer {
             if !line(header).is_ok_and(|line| line.starts_with(&rest)) {
                 let label = writer.path.display().to_string();
                 let reason = "its only line does not end in a newline";
-                return Err(Error::not_a_trace(&label, reason));
+                return Err(error::not_a_trace(&label, reason));
             }
             writer.end_at(0)?;
             writer.write_line(header)?;
