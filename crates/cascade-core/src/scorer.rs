@@ -215,28 +215,8 @@ pub struct SharedForward {
     pub reads_prompt: bool,
 }
 
-impl<S: Scorer + ?Sized> Scorer for Box<S> {
-    fn info(&self) -> ScorerInfo {
-        (**self).info()
-    }
-
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        (**self).set_source(source)
-    }
-
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        (**self).score(context, tree, want)
-    }
-
-    fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        (**self).reach(context)
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        (**self).observe(observation)
-    }
-
-    fn shared_forward(&self) -> Option<SharedForward> {
-        (**self).shared_forward()
+impl<S: Scorer + Send + 'static> From<S> for Box<dyn Scorer + Send> {
+    fn from(scorer: S) -> Self {
+        Box::new(scorer)
     }
 }

@@ -12,9 +12,8 @@ use crate::{RowTimes, VirtualClock, VirtualText};
 /// Decorates a scorer: each forward moves a virtual clock by the time that its rows are assumed to
 /// take, one for each node of the tree and one. Prompts and what the model caught up with take no
 /// time.
-#[derive(Clone, Debug)]
-pub struct AssumedTime<S> {
-    scorer: S,
+pub struct AssumedTime {
+    scorer: Box<dyn Scorer + Send>,
     moves: Moves,
     times: RowTimes,
     forward: Option<SharedForward>,
@@ -28,11 +27,15 @@ enum Moves {
     Batch(VirtualText, usize),
 }
 
-impl<S> AssumedTime<S> {
+impl AssumedTime {
     /// Lets forwards of `scorer` take these times on this clock.
-    pub const fn new(scorer: S, clock: VirtualClock, times: RowTimes) -> Self {
+    pub fn new(
+        scorer: impl Into<Box<dyn Scorer + Send>>,
+        clock: VirtualClock,
+        times: RowTimes,
+    ) -> Self {
         Self {
-            scorer,
+            scorer: scorer.into(),
             moves: Moves::Clock(clock),
             times,
             forward: None,
@@ -40,7 +43,7 @@ impl<S> AssumedTime<S> {
     }
 }
 
-impl<S: Scorer> Scorer for AssumedTime<S> {
+impl Scorer for AssumedTime {
     fn info(&self) -> ScorerInfo {
         self.scorer.info()
     }
@@ -94,11 +97,7 @@ pub struct AssumedTimes {
 impl AssumedTimes {
     /// `scorer` with the times of the target, which is level 0, or of a neural drafter, counted
     /// from 1.
-    pub fn of_level(
-        &self,
-        level: usize,
-        scorer: Box<dyn Scorer + Send>,
-    ) -> AssumedTime<Box<dyn Scorer + Send>> {
+    pub fn of_level(&self, level: usize, scorer: Box<dyn Scorer + Send>) -> AssumedTime {
         let drafter = level.checked_sub(1);
         let times = drafter
             .and_then(|drafter| self.drafters.get(drafter).or(self.drafters.last()))

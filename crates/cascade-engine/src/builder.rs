@@ -11,8 +11,12 @@ use crate::level_checks::{check_levels, LevelSpec};
 use crate::recursion::Recursion;
 use crate::{
     Branching, Cascade, Clock, Error, KMatrix, NeuralOptions, OnlineSchedule, Placement, Result,
-    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock, DEFAULT_MAX_NODES,
+    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock,
 };
+
+/// Default for the maximum number of nodes of a draft: as many rows as this project's models
+/// process in one piece.
+pub const DEFAULT_MAX_NODES: usize = 64;
 
 /// Builds a [`Cascade`]. Drafters are added largest first.
 #[derive(Default)]
@@ -41,7 +45,11 @@ impl Cascade {
 
 impl CascadeBuilder {
     /// Sets the target.
-    pub fn target(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
+    pub fn target(
+        self,
+        name: impl Into<String>,
+        scorer: impl Into<Box<dyn Scorer + Send>>,
+    ) -> Self {
         self.target_with(name, scorer, Rule::default())
     }
 
@@ -50,17 +58,21 @@ impl CascadeBuilder {
     pub fn target_with(
         mut self,
         name: impl Into<String>,
-        scorer: impl Scorer + Send + 'static,
+        scorer: impl Into<Box<dyn Scorer + Send>>,
         rule: impl ReviewRule + 'static,
     ) -> Self {
         let options = NeuralOptions::new(rule, Branching::default());
-        self.target = Some(Neural::new(name.into(), Box::new(scorer), options));
+        self.target = Some(Neural::new(name.into(), scorer.into(), options));
         self
     }
 
     /// Adds a neural drafter below those already there. If it is the smallest level, it drafts one
     /// token per forward.
-    pub fn neural(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
+    pub fn neural(
+        self,
+        name: impl Into<String>,
+        scorer: impl Into<Box<dyn Scorer + Send>>,
+    ) -> Self {
         self.neural_with(name, scorer, NeuralOptions::default())
     }
 
@@ -68,10 +80,10 @@ impl CascadeBuilder {
     pub fn neural_with(
         mut self,
         name: impl Into<String>,
-        scorer: impl Scorer + Send + 'static,
+        scorer: impl Into<Box<dyn Scorer + Send>>,
         options: NeuralOptions,
     ) -> Self {
-        let neural = Neural::new(name.into(), Box::new(scorer), options);
+        let neural = Neural::new(name.into(), scorer.into(), options);
         self.drafters.push(Level::Neural(neural));
         self
     }

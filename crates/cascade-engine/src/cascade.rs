@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cascade_core::{Prompt, TextCodec};
 
-use crate::idle::idle_drafters;
+use crate::k_matrix::idle_drafters;
 use crate::level::{Level, Models};
 use crate::recursion::Recursion;
 use crate::{Clock, Error, Result};

@@ -2,8 +2,6 @@
 
 use cascade_core::LevelId;
 
-use crate::idle::idle_drafters;
-
 /// A square upper-triangular matrix for n drafters, largest first, the statistical one included
 /// (K_nn in Cascade Speculative Drafting, Algorithm 1).
 ///
@@ -162,6 +160,30 @@ fn differences(rows: Vec<Vec<usize>>) -> Result<Vec<Vec<usize>>, KMatrixError> {
     rows.iter()
         .enumerate()
         .map(|(r, row)| (0..row.len()).map(|c| difference(r, row, c)).collect())
+        .collect()
+}
+
+/// Drafters that never take part in a draft for the target, directly or through a drafter that
+/// reviews them. `reviews` returns whether a level reviews drafts; statistical ones do not.
+pub(crate) fn idle_drafters(
+    drafters: usize,
+    may_pair: impl Fn(LevelId, LevelId) -> bool,
+    reviews: impl Fn(LevelId) -> bool,
+) -> Vec<LevelId> {
+    let mut drafts = vec![false; drafters + 1];
+    let mut reviewing = vec![false; drafters + 1];
+    reviewing[0] = true;
+    for reviewer in 0..=drafters {
+        for drafter in reviewer + 1..=drafters {
+            if reviewing[reviewer] && may_pair(LevelId(reviewer), LevelId(drafter)) {
+                drafts[drafter] = true;
+                reviewing[drafter] |= reviews(LevelId(drafter));
+            }
+        }
+    }
+    (1..=drafters)
+        .filter(|&level| !drafts[level])
+        .map(LevelId)
         .collect()
 }
 

@@ -28,11 +28,11 @@ impl OwnTime {
     /// generations pay.
     pub fn counting(
         &self,
-        scorer: impl Scorer + Send + 'static,
+        scorer: impl Into<Box<dyn Scorer + Send>>,
         unpaid: impl Fn() -> Duration + Send + 'static,
     ) -> Box<dyn Scorer + Send> {
         Box::new(Counted {
-            scorer,
+            scorer: scorer.into(),
             unpaid,
             calls: Arc::clone(&self.0),
         })
@@ -47,13 +47,13 @@ impl Clock for OwnTime {
 }
 
 /// A scorer whose calls are counted.
-struct Counted<S, U> {
-    scorer: S,
+struct Counted<U> {
+    scorer: Box<dyn Scorer + Send>,
     unpaid: U,
     calls: Arc<Calls>,
 }
 
-impl<S: Scorer, U: Fn() -> Duration> Scorer for Counted<S, U> {
+impl<U: Fn() -> Duration> Scorer for Counted<U> {
     fn info(&self) -> ScorerInfo {
         self.scorer.info()
     }

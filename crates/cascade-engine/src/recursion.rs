@@ -93,7 +93,7 @@ impl Recursion {
             granted = granted.saturating_add(left.nodes);
             let drafting = levels_from(levels, reviewer, turn.drafter)?;
             builder.begin(turn.start);
-            let slot = slot(&builder, reviewer, turn, left);
+            let slot = slot(&builder, (reviewer, context.generated()), turn, left);
             let (chunk, time) = self.turn(drafting, context, (&builder, slot), &state, decoding)?;
             turns.push(TurnRecord {
                 turn,
@@ -160,10 +160,6 @@ impl Recursion {
         state: &DraftState<'_>,
         decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
-        let slot = DraftSlot {
-            generated: context.generated(),
-            ..slot
-        };
         match levels.split_first_mut() {
             None => Ok(DraftBuilder::default()),
             Some((Level::Statistical(statistical), _)) => {
@@ -294,11 +290,11 @@ pub(crate) fn levels_from(
     }
 }
 
-/// The slot of a turn; `None` if it has nothing to add. `budget` has the depth of the whole draft
-/// and the nodes that are left for the turn.
+/// The slot of a turn after so many generated tokens and the draft; `None` if it has nothing to
+/// add. `budget` has the depth of the whole draft and the nodes that are left for the turn.
 fn slot(
     builder: &DraftBuilder,
-    reviewer: LevelId,
+    (reviewer, generated): (LevelId, usize),
     turn: Turn,
     budget: Budget,
 ) -> Option<DraftSlot> {
@@ -306,7 +302,7 @@ fn slot(
     let slot = DraftSlot {
         reviewer,
         drafter: turn.drafter,
-        generated: 0,
+        generated: generated + depth,
         depth,
         quota: turn.tokens.min(budget.depth.saturating_sub(depth)),
         capacity: Budget {

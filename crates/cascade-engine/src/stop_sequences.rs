@@ -8,7 +8,10 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::Anchored;
 
-use crate::{Error, Result, LONGEST_STOP};
+use crate::{Error, Result};
+
+/// The most bytes that stop sequences have in all: longer than any answer.
+pub const LONGEST_STOP: usize = 1 << 20;
 
 /// Texts that end a generation where they first appear, also across token boundaries.
 ///

@@ -279,6 +279,7 @@ pub fn read_bandwidth() -> f64 {
 mod tests {
     use super::*;
     use cascade_core::toy::ToyScorer;
+    use cascade_core::Architecture;
 
     #[test]
     fn every_context_and_number_of_rows_that_fits_is_measured() {

@@ -38,14 +38,6 @@ impl Lenience {
     }
 }
 
-impl TryFrom<f32> for Lenience {
-    type Error = InvalidLenience;
-
-    fn try_from(value: f32) -> Result<Self, InvalidLenience> {
-        Self::new(value)
-    }
-}
-
 impl fmt::Display for Lenience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -115,9 +107,8 @@ mod tests {
     fn takes_finite_numbers_from_one_on() {
         assert!(Lenience::new(1.0).is_ok_and(Lenience::is_strict));
         assert!(Lenience::new(5.0).is_ok_and(|l| !l.is_strict()));
-        assert_eq!(Lenience::try_from(5.0), Lenience::new(5.0));
         for bad in [0.99, 0.0, -1.0, f32::NAN, f32::INFINITY] {
-            let error = Lenience::try_from(bad).unwrap_err();
+            let error = Lenience::new(bad).unwrap_err();
             assert!(error.to_string().contains("at least 1"), "{error}");
         }
     }

@@ -1,12 +1,12 @@
 //! The words that all crates share: drafts, prompts, rows of scores, and models behind a box.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cascade_core::{
-    Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, HiddenLayer,
-    HiddenLayers, LevelId, Matrix, Observation, Prompt, Proposal, Proposed, RandomSource, Result,
-    RowDetail, ScoredTree, Scorer, ScorerInfo, Scores, SeededRandom, TextCodec, TextDecoder,
-    TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Candidate, Distribution, Draft, GatheredProbs, HiddenLayer, HiddenLayers,
+    LevelId, Matrix, Prompt, Proposal, Proposed, RandomSource, Result, RowDetail, ScoredTree,
+    Scorer, ScorerInfo, Scores, SeededRandom, TextCodec, TextDecoder, TokenId, TokenTree, Top,
+    Want,
 };
 
 fn fixed(drafter: usize) -> Proposed {
@@ -250,57 +250,6 @@ fn every_node_keeps_what_it_was_drawn_from() {
     let estimates = [first, under, last].map(|node| proposed.probability(node));
     assert_eq!(estimates, [Some(0.5), Some(0.75), None]);
     assert_eq!(proposed.into_tree(), TokenTree::chain([1, 1, 0]));
-}
-
-/// Answers what it is asked.
-#[derive(Clone, Default)]
-struct Witness(Arc<Mutex<Vec<String>>>);
-
-impl Witness {
-    fn note(&self, what: impl std::fmt::Debug) {
-        self.0.lock().unwrap().push(format!("{what:?}"));
-    }
-}
-
-impl Scorer for Witness {
-    fn info(&self) -> ScorerInfo {
-        ScorerInfo::new(Architecture::EncoderDecoder, 42)
-            .with_max_context(Some(11))
-            .with_max_nodes(Some(6))
-    }
-
-    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        self.note(source);
-        match source {
-            [] => Err(cascade_core::Error::EmptySource),
-            _ => Ok(()),
-        }
-    }
-
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.note((context, tree.len(), want.top));
-        Ok(scores())
-    }
-}
-
-#[test]
-fn a_boxed_scorer_is_the_scorer() {
-    let witness = Witness::default();
-    let mut boxed: Box<dyn Scorer> = Box::new(witness.clone());
-    fn ask(scorer: &mut impl Scorer) -> Scores {
-        assert_eq!(scorer.info().architecture, Architecture::EncoderDecoder);
-        assert_eq!(
-            (scorer.info().vocab_size, scorer.info().max_context),
-            (42, Some(11))
-        );
-        assert_eq!(scorer.info().max_nodes, Some(6));
-        scorer.set_source(&[1, 2]).unwrap();
-        assert!(scorer.set_source(&[]).is_err());
-        let tree = TokenTree::chain([4]);
-        scorer.score(&[3], &tree, Want::ARGMAX.with_top(6)).unwrap()
-    }
-    assert_eq!(ask(&mut boxed), scores());
-    assert_eq!(*witness.0.lock().unwrap(), ["[1, 2]", "[]", "([3], 1, 6)"]);
 }
 
 /// What a codec and a scorer need not say.

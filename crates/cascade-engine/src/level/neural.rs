@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{
-    Architecture, Observation, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
-};
+use cascade_core::{Architecture, Observation, ScorerInfo, Scores, TokenId, TokenTree, Want};
 use cascade_verify::{ReviewRule, Rule};
 
 use super::acceptance_watch::AcceptanceWatch;

@@ -32,11 +32,6 @@ impl StaticSchedule {
         Self { placement, ..self }
     }
 
-    /// The matrix.
-    pub fn k(&self) -> &KMatrix {
-        &self.k
-    }
-
     /// The turn of `drafter`, if it has one.
     fn turn(&self, reviewer: LevelId, drafter: LevelId, state: &DraftState<'_>) -> Option<Turn> {
         let entries = |levels: std::ops::RangeInclusive<usize>| -> usize {
@@ -69,12 +64,6 @@ impl StaticSchedule {
                 Placement::Merged => entry,
             },
         })
-    }
-}
-
-impl From<KMatrix> for StaticSchedule {
-    fn from(k: KMatrix) -> Self {
-        Self::new(k)
     }
 }
 
@@ -122,7 +111,7 @@ mod tests {
                 nodes: depth,
                 ended: false,
                 budget: Budget { depth: 9, nodes: 9 },
-                drafters: schedule.k().size(),
+                drafters: schedule.k.size(),
                 turns: &records,
             };
             let Some(turn) = schedule.next(LevelId::TARGET, &state) else {
@@ -144,7 +133,6 @@ mod tests {
 
     #[test]
     fn only_drafters_with_an_entry_have_a_turn() {
-        assert_eq!(schedule(ROWS, Placement::Merged).k().rows(), ROWS);
         let sequential = turns(schedule(ROWS, Placement::Sequential));
         assert_eq!(sequential, [[1, 2, 9, 3], [3, 3, 9, 0]]);
         assert_eq!(turns(schedule(&[&[0]], Placement::Merged)), [[0; 4]; 0]);
