@@ -9,7 +9,7 @@ makes vicuna.jsonl). `--openvino PYTHON` adds OpenVINO, run by an interpreter wi
 which want a transformers of their own.
 
 *Replayed outputs, measured forwards*: the tokens that are emitted are the recorded ones, and forwards of a shape with random
-weights are timed, on the same records as `cascade bench step` does it. In each step of another engine its own drafter proposes
+weights are timed, on the same records as `cascade-lab bench step` does it. In each step of another engine its own drafter proposes
 on the text so far; one forward of 1 + drafted rows follows; the drafted prefix that equals the recording is kept; and the cache
 is rolled back as the engine does it. All three are timed. The first step of a record, which reads the prompt, is not, and
 neither is choosing tokens from logits, which the engines would do besides.
@@ -126,7 +126,7 @@ def read_trace(args):
 
 
 def cascade(args, folder, kind):
-    """One run of `cascade bench step`."""
+    """One run of `cascade-lab bench step`."""
     command = [args.binary, "bench", "step", "--trace", str(args.trace), "--limit", str(args.limit), "--shape", args.shape,
                "--random-weights", "--dtype", kind, "--device", "cpu", "--json"]
     for number, drafter in enumerate(CASCADES.values()):

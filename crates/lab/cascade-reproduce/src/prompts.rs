@@ -7,7 +7,8 @@ use cascade_config::CostFile;
 use cascade_core::{Architecture, Prompt, TokenId};
 use cascade_engine::{Finish, GenerationOutput};
 use cascade_eval::{
-    DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
+    seed_of_turn, DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample,
+    Sample, Selection,
 };
 use cascade_models::HubOptions;
 use cascade_traces::trace::{limit, Record, Trace};

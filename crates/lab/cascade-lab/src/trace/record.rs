@@ -12,8 +12,8 @@ use cascade_core::{Prompt, TextCodec, TokenId};
 use cascade_engine::Rule;
 use cascade_eval::{seed_of_turn, Dataset};
 use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
+use cascade_traces::error;
 use cascade_traces::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
-use cascade_traces::{error, Error};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
