@@ -42,11 +42,6 @@ impl AdaptiveConfidence {
         }
     }
 
-    /// The threshold at present.
-    pub fn threshold(&self) -> f32 {
-        self.threshold
-    }
-
     fn update(&mut self) {
         let accepted = self.seen.iter().filter(|(_, accepted)| *accepted).count();
         let rejected = self.seen.len() - accepted;
@@ -122,7 +117,7 @@ mod tests {
         let few = [(0.9, true), (0.2, false)];
         rule.seen.extend(few);
         rule.update();
-        assert_eq!(rule.threshold(), 0.4, "too few");
+        assert_eq!(rule.threshold, 0.4, "too few");
         rule.seen.extend([
             (0.8, true),
             (0.3, true),
@@ -132,11 +127,11 @@ mod tests {
         ]);
         rule.update();
         // At .3: one of four rejected tokens is above (.25), no accepted one below. At .8: 0 + 1.
-        assert_eq!(rule.threshold(), 0.3);
+        assert_eq!(rule.threshold, 0.3);
         rule.seen
             .iter_mut()
             .for_each(|(_, accepted)| *accepted = true);
         rule.update();
-        assert_eq!(rule.threshold(), 0.3, "nothing was rejected");
+        assert_eq!(rule.threshold, 0.3, "nothing was rejected");
     }
 }

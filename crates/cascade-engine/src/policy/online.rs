@@ -508,12 +508,6 @@ impl OnlineSchedule {
         rates.fold(1.0, f64::max)
     }
 
-    /// How many times the tokens of plain decoding the target's forwards have earned recently, with
-    /// all their texts: ρ.
-    pub fn rate(&self) -> f64 {
-        self.reviewers.first().map_or(1.0, ReviewerState::gain)
-    }
-
     fn is_neural(&self, level: usize) -> bool {
         self.roles.get(level) == Some(&Role::Drafter)
     }
