@@ -7,6 +7,7 @@ use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 use serde_json::Value;
 
 use crate::backend::{self, Describe, ModelInfo};
+use crate::checks::bad;
 use crate::dtype::Types;
 use crate::network::Network;
 use crate::t5::T5Class;
@@ -77,7 +78,7 @@ pub(crate) fn check_kind(file: &ModelFile, config: &Value) -> Result<()> {
     match model_type.as_str().or(class.as_str()) {
         None => {
             let problem = "neither \"model_type\" nor \"architectures\" says what it is";
-            return Err(bad_config(file, problem.to_owned()));
+            return Err(in_file(file, bad(problem)));
         }
         Some(other) if !known => {
             return Err(Error::UnsupportedModel {
@@ -89,31 +90,18 @@ pub(crate) fn check_kind(file: &ModelFile, config: &Value) -> Result<()> {
     }
     match config.get("quantization_config") {
         None | Some(Value::Null) => Ok(()),
-        Some(_) => Err(Error::Config {
-            file: file.to_string(),
-            problem: "\"quantization_config\" says that the weights are quantized".to_owned(),
-            cure: "take the model in f32, f16 or bf16".to_owned(),
-        }),
-    }
-}
-
-/// An error of a file that does not belong to the weights.
-pub(crate) fn bad_config(file: &ModelFile, problem: String) -> Error {
-    Error::Config {
-        file: file.to_string(),
-        problem,
-        cure: "take config.json from the model the weights came from".to_owned(),
+        Some(_) => {
+            let problem = "\"quantization_config\" says that the weights are quantized";
+            let cure = "take the model in f32, f16 or bf16";
+            Err(Error::config(file, problem, cure))
+        }
     }
 }
 
 /// Models know their configuration, but not the file it came from.
 pub(crate) fn in_file(file: &ModelFile, error: Error) -> Error {
     match error {
-        Error::Config { problem, cure, .. } => Error::Config {
-            file: file.to_string(),
-            problem,
-            cure,
-        },
+        Error::Config { problem, cure, .. } => Error::config(file, problem, cure),
         error => error,
     }
 }

@@ -126,10 +126,10 @@ pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> R
         let ids: Option<BTreeSet<i64>> = ids.into_iter().map(Value::as_i64).collect();
         let ids = ids
             .filter(|ids| ids.iter().all(|id| *id >= -1))
-            .ok_or_else(|| Error::Config {
-                file: file.to_string(),
-                problem: format!("\"eos_token_id\" is {named}, not an id or a list of such"),
-                cure: format!("take {} from the model the weights came from", short(file)),
+            .ok_or_else(|| {
+                let problem = format!("\"eos_token_id\" is {named}, not an id or a list of such");
+                let cure = format!("take {} from the model the weights came from", short(file));
+                Error::config(file, problem, cure)
             })?;
         let known = |id: &i64| {
             let id = TokenId::try_from(*id).ok();
@@ -167,7 +167,7 @@ fn short(file: &ModelFile) -> String {
 pub(crate) fn warnings(generation: &Value, config: &Value) -> Result<Vec<String>> {
     let entries = generation
         .as_object()
-        .ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
+        .ok_or_else(|| bad("it is not an object of settings"))?;
     let mut warnings: Vec<String> = changing(entries).collect();
     let unknown: Vec<&str> = unknown(entries).collect();
     if !unknown.is_empty() {

@@ -101,22 +101,17 @@ trait Memory: Debug + Send {
 /// say is compared with the target before weights are read.
 ///
 /// # Errors
-/// [`Error::Head`] for files that are of no known kind of head or do not fit the target, a target
+/// [`Error::Config`] for files that are of no known kind of head or do not fit the target, a target
 /// that gives no states or does not compute on the CPU, and a device other than the CPU; else as
 /// [`load_files`](crate::load_files).
 pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Result<Head> {
-    let refused = |problem: String, cure: &str| Error::Head {
-        file: files.config.to_string(),
-        problem,
-        cure: cure.to_owned(),
-    };
+    let refused = |problem, cure| Error::config(&files.config, problem, cure);
     if !options.device.is_cpu() {
-        let problem = "heads compute on the CPU, with our kernels, and it was to compute elsewhere"
-            .to_owned();
+        let problem = "heads compute on the CPU, with our kernels, and it was to compute elsewhere";
         return Err(refused(problem, "give it and its target `device: cpu`"));
     }
     let network = target.on_cpu().ok_or_else(|| {
-        let problem = "its target computes elsewhere than on the CPU with our kernels".to_owned();
+        let problem = "its target computes elsewhere than on the CPU with our kernels";
         refused(problem, "give the target `device: cpu`")
     })?;
     load_for(files, target.network().info(), network, options)
@@ -200,7 +195,7 @@ fn load_part(
 /// config.json of both and the headers of the head's weights.
 ///
 /// # Errors
-/// [`Error::Head`] for files that are of no known kind of head or do not fit the target; a
+/// [`Error::Config`] for files that are of no known kind of head or do not fit the target; a
 /// config.json that cannot be read, or that no model can be built from.
 pub fn check_head(files: &ModelFiles, target: &ModelFiles) -> Result<()> {
     let target = ModelConfig::parse(&target.config, &read_config(target)?)?;
@@ -218,12 +213,9 @@ fn checked(files: &ModelFiles, target: &ModelInfo) -> Result<(HeadConfig, Checkp
 /// say, and the weights, of which only the headers are read.
 fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfig, Checkpoint)> {
     if files.weight_format == WeightFormat::Gguf {
-        return Err(Error::Head {
-            file: files.config.to_string(),
-            problem: "it is a GGUF file, in which no heads are read".to_owned(),
-            cure: "take config.json and model.safetensors or pytorch_model.bin as released"
-                .to_owned(),
-        });
+        let problem = "it is a GGUF file, in which no heads are read";
+        let cure = "take config.json and model.safetensors or pytorch_model.bin as released";
+        return Err(Error::config(&files.config, problem, cure));
     }
     let weights = Checkpoint::open_as_named(files)?;
     let config = HeadConfig::read(&read_json(&files.config)?, &weights, &files.config, target)?;
@@ -249,15 +241,14 @@ fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
         .collect();
     match left.first() {
         None => Ok(()),
-        Some(example) => Err(Error::Head {
-            file: weights.files(),
-            problem: format!(
+        Some(example) => {
+            let problem = format!(
                 "it has {} tensor(s) that no head of this kind computes with, such as {example}",
                 left.len()
-            ),
-            cure: "take the files as they were released; a head of another kind is not read"
-                .to_owned(),
-        }),
+            );
+            let cure = "take the files as they were released; a head of another kind is not read";
+            Err(Error::config(weights.files(), problem, cure))
+        }
     }
 }
 

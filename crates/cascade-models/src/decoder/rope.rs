@@ -158,7 +158,7 @@ impl Rope {
         if let [a, b] = &stretches[..] {
             if a != b {
                 let problem = "rope_scaling and rope_parameters contradict each other";
-                return Err(bad(problem.to_owned()));
+                return Err(bad(problem));
             }
         }
         Ok(Self {
@@ -388,7 +388,7 @@ impl Reader {
     fn original(&self, rope: &mut Settings<'_>) -> Result<usize> {
         let inner = rope.optional_size("original_max_position_embeddings")?;
         match self.outer.or(inner).unwrap_or(self.trained) {
-            0 => Err(bad("original_max_position_embeddings is 0".to_owned())),
+            0 => Err(bad("original_max_position_embeddings is 0")),
             original => Ok(original),
         }
     }

@@ -99,9 +99,8 @@ impl HeadConfig {
     /// layers of so many elements, if that is known.
     ///
     /// # Errors
-    /// [`Error::Head`] for tensors of no known kind of head; [`Error::Config`] for the first
-    /// setting that no forward can be built from, or that changes one in a way there is no code
-    /// for.
+    /// [`Error::Config`] for tensors of no known kind of head, and for the first setting that no
+    /// forward can be built from, or that changes one in a way there is no code for.
     pub(super) fn read(
         config: &Value,
         weights: &Checkpoint,
@@ -173,7 +172,7 @@ impl HeadConfig {
     /// Refuses a target of another width or vocabulary.
     ///
     /// # Errors
-    /// [`Error::Head`].
+    /// [`Error::Config`].
     pub(super) fn check_target(&self, target: &ModelInfo, file: &ModelFile) -> Result<()> {
         let (rows, width) = (target.vocab_size, target.size);
         let size = match self {
@@ -182,11 +181,8 @@ impl HeadConfig {
             }
             _ => ("hidden_size", self.size()),
         };
-        let refused = |problem| Error::Head {
-            file: file.to_string(),
-            problem,
-            cure: "take the head that was trained for this very target".to_owned(),
-        };
+        let cure = "take the head that was trained for this very target";
+        let refused = |problem| Error::config(file, problem, cure);
         let pairs = [
             (size, width, "width"),
             (("vocab_size", self.vocab_size()), rows, "vocabulary"),
@@ -567,7 +563,7 @@ fn check_layer(layer: &DecoderConfig) -> Result<()> {
     }
     if layer.head_norms || layer.biases.output || layer.biases.mlp {
         let what = "a head with norms of heads, or biases but of queries, keys and values";
-        return Err(unsupported(what.to_owned()));
+        return Err(unsupported(what));
     }
     Ok(())
 }
@@ -587,15 +583,13 @@ fn layout(weights: &Checkpoint) -> Result<Layout> {
             Ok(Layout::Eagle { embedding })
         }
         (_, Some(shape)) => Ok(Layout::Medusa(shape)),
-        _ => Err(Error::Head {
-            file: weights.files(),
-            problem: "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
+        _ => Err(Error::config(
+            weights.files(),
+            "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
                       have, or beside midlayer.hidden_norm.weight, as those of EAGLE-3 do, and no 0.0.linear.weight, \
-                      as those of Medusa do, and no model.mtp_layers.0.input_proj.weight, as models with MTP layers do"
-                .to_owned(),
-            cure: "give the folder of such a head; a model with a tokenizer of its own is a `model`"
-                .to_owned(),
-        }),
+                      as those of Medusa do, and no model.mtp_layers.0.input_proj.weight, as models with MTP layers do",
+            "give the folder of such a head; a model with a tokenizer of its own is a `model`",
+        )),
     }
 }
 

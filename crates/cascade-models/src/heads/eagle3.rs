@@ -101,14 +101,11 @@ fn tokens(weights: &Checkpoint, rows: usize, vocab_size: usize) -> Result<Vec<us
         match token.filter(|&token| (next..vocab_size).contains(&token)) {
             Some(token) => tokens.push(token),
             None => {
-                return Err(Error::Head {
-                    file: weights.files(),
-                    problem: format!(
-                        "d2t is {step} at {row}, which leads to no token between {next} and {vocab_size}"
-                    ),
-                    cure: "download the weights again; d2t lists tokens of the target in order"
-                        .to_owned(),
-                })
+                let problem = format!(
+                    "d2t is {step} at {row}, which leads to no token between {next} and {vocab_size}"
+                );
+                let cure = "download the weights again; d2t lists tokens of the target in order";
+                return Err(Error::config(weights.files(), problem, cure));
             }
         }
     }
