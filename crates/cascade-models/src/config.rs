@@ -1,18 +1,13 @@
 //! config.json to what it describes.
 
-use std::sync::Arc;
-
 use cascade_checkpoint::{gguf_config, read_json};
 use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 use serde_json::Value;
 
-use crate::backend::{self, Describe, ModelInfo};
+use crate::backend::{Backend, Layers, Loader, ModelInfo};
 use crate::checks::bad;
-use crate::dtype::Types;
-use crate::network::Network;
 use crate::t5::T5Class;
-use crate::weights::Provider;
-use crate::{decoder, DecoderConfig, Device, Error, Result, T5Config};
+use crate::{decoder, DecoderConfig, Error, Result, T5Config};
 
 /// What config.json describes.
 #[derive(Clone, Debug)]
@@ -48,16 +43,11 @@ impl ModelConfig {
         }
     }
 
-    /// The model itself, loaded.
-    pub(crate) fn network(
-        &self,
-        weights: &dyn Provider,
-        device: &Device,
-        types: Types,
-    ) -> Result<Arc<dyn Network>> {
+    /// Loads the layers.
+    pub(crate) fn layers<B: Backend>(&self, to: &mut Loader<'_, B>) -> Result<Box<dyn Layers<B>>> {
         match self {
-            Self::T5(config) => backend::network(&**config, weights, device, types),
-            Self::Decoder(config) => backend::network(&**config, weights, device, types),
+            Self::T5(config) => config.layers(to),
+            Self::Decoder(config) => config.layers(to),
         }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint};
 use cascade_core::{Architecture, HiddenLayers, ScorerInfo, TokenId, TokenTree};
-use cascade_cpu::{CacheMemory, PAGE_SLOTS};
+use cascade_cpu::PAGE_SLOTS;
 use cascade_hub::{ModelFiles, WeightFormat};
 
 pub use self::basis::HeadBasis;
@@ -35,8 +35,8 @@ use self::medusa::{Heads, Medusa};
 use self::mtp::Mtp;
 use self::observed::Observed;
 use self::recurrent::{Recurrent, RecurrentNetwork};
-use crate::backend::cpu::{Cpu, CpuLoader};
-use crate::backend::{Backend, BackendNetwork, ModelInfo};
+use crate::backend::cpu::Cpu;
+use crate::backend::{Backend, BackendNetwork, Loader, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
 use crate::model::max_nodes;
@@ -114,7 +114,7 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
         let problem = "its target computes elsewhere than on the CPU with our kernels";
         refused(problem, "give the target `device: cpu`")
     })?;
-    load_for(files, target.network().info(), network, options)
+    load_for(files, target.described(), Arc::clone(network), options)
 }
 
 /// Loads a head for a target on the CPU.
@@ -127,13 +127,19 @@ fn load_for(
     let (config, weights) = checked(&files, of_target)?;
     let weights = CheckpointWeights(weights);
     let info = config.info(of_target);
-    let mut loader = CpuLoader::new(info, &weights, options.types())?;
+    let mut loader = Loader {
+        info,
+        weights: &weights,
+        dtype: options.dtype,
+        backend: Cpu::new(options.cache_dtype)?,
+    };
     let (kind, part) = load_part(&config, info, &weights, &mut loader)?;
-    let cpu = loader.backend();
+    let cpu = loader.backend;
     let mut warnings = config.warnings().to_vec();
     warnings.extend(cpu.held().sentences());
     warnings.extend(weights.0.notes());
-    let shared = network.weight_bytes(info.parameters_of_all_rows - info.parameters);
+    let shared = info.parameters_of_all_rows - info.parameters;
+    let shared = network.backend.held().bytes_of(shared);
     let bytes_per_forward = cpu.held().bytes_of(info.parameters) + shared;
     refuse_leftovers(&weights.0, &config)?;
     Ok(Head {
@@ -168,7 +174,7 @@ fn load_part(
     config: &HeadConfig,
     info: ModelInfo,
     weights: &CheckpointWeights,
-    loader: &mut CpuLoader<'_>,
+    loader: &mut Loader<'_, Cpu>,
 ) -> Result<(&'static str, Part)> {
     let positions = info.max_context.unwrap_or_default();
     Ok(match config {
@@ -292,16 +298,14 @@ impl Head {
 
     /// Bytes of the keys and values of all its sessions at present.
     pub fn cache_bytes(&self) -> usize {
-        let memory = self.network.caches().and_then(Backend::cache_memory);
-        memory.map_or(0, CacheMemory::bytes)
+        self.network.caches().map_or(0, Cpu::cache_bytes)
     }
 
     /// Bytes of keys and values that a session takes at most for so many positions.
     pub fn cache_bytes_of(&self, positions: usize) -> usize {
         let shape = self.info.cache_shape();
-        let slot = self.network.caches().map(|cpu| cpu.bytes_per_slot(shape));
-        let pages = positions.div_ceil(PAGE_SLOTS).saturating_add(1);
-        pages.saturating_mul(PAGE_SLOTS * slot.unwrap_or(0))
+        let bytes = |cpu: &Cpu| cpu.page_bytes(shape, positions.saturating_add(PAGE_SLOTS));
+        self.network.caches().map_or(0, bytes)
     }
 
     /// The vocabulary and the limits of its sessions, and what they observe.

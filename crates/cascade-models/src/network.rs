@@ -1,76 +1,124 @@
 //! What sessions are built on: networks, and sequences of rows appended to them.
 
-use std::any::Any;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_core::{HiddenLayers, Result, Scores, TokenId, Want};
-use cascade_cpu::{Cache, CacheMemory, PAGE_SLOTS};
+use cascade_cpu::Cache;
 
-use crate::info::ModelInfo;
+#[cfg(feature = "candle")]
+use crate::backend::candle::{self, Candle, CandleSequence};
+use crate::backend::cpu::Cpu;
+use crate::backend::{host, Backend, BackendNetwork, HeldWeights, Loader};
+use crate::config::ModelConfig;
+use crate::dtype::Types;
 use crate::plan::Plan;
+use crate::weights::Provider;
+use crate::Device;
 
 /// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,
 /// which bounds the memory that a forward takes.
 pub(crate) const CHUNK: usize = 512;
 
 /// The weights of a model on a device.
-pub(crate) trait Network: Any + Debug + Send + Sync {
-    /// What is known of it without running it.
-    fn info(&self) -> &ModelInfo;
+#[derive(Clone, Debug)]
+pub(crate) enum Network {
+    Cpu(Arc<BackendNetwork<Cpu>>),
+    #[cfg(feature = "candle")]
+    Candle(Arc<BackendNetwork<Candle>>),
+}
 
-    /// Bytes of weights that a forward of so many rows reads.
-    fn bytes_per_forward(&self, rows: usize) -> usize;
+impl Network {
+    /// Loads a model onto the backend for a device and type.
+    pub(crate) fn load(
+        config: &ModelConfig,
+        weights: &dyn Provider,
+        device: &Device,
+        types: Types,
+    ) -> crate::Result<Self> {
+        let (info, dtype) = (config.info(), types.weights);
+        match device {
+            Device::Cpu => {
+                let backend = Cpu::new(types.cache)?;
+                let loader = Loader {
+                    info,
+                    weights,
+                    dtype,
+                    backend,
+                };
+                BackendNetwork::load(config, loader).map(Self::Cpu)
+            }
+            #[cfg(feature = "candle")]
+            Device::Candle(device) => {
+                let backend = Candle::new(device, types)?;
+                let loader = Loader {
+                    info,
+                    weights,
+                    dtype,
+                    backend,
+                };
+                BackendNetwork::load(config, loader).map(Self::Candle)
+            }
+        }
+    }
 
-    /// Bytes of keys and values that the layers keep of one position of a sequence; those of a
-    /// position of the source are as many.
-    fn bytes_per_position(&self) -> usize;
+    /// How its matrices are held.
+    pub(crate) fn held(&self) -> &HeldWeights {
+        match self {
+            Self::Cpu(network) => network.backend.held(),
+            #[cfg(feature = "candle")]
+            Self::Candle(network) => network.backend.held(),
+        }
+    }
 
-    /// Bytes of the keys and values of all its sequences at present, and of so many positions of
-    /// one; `None` where they are not counted.
-    fn cache_memory(&self) -> Option<CacheUse<'_>>;
+    /// Bytes of keys and values of one position: see [`BackendNetwork::bytes_per_position`].
+    pub(crate) fn bytes_per_position(&self) -> usize {
+        match self {
+            Self::Cpu(network) => network.bytes_per_position(),
+            #[cfg(feature = "candle")]
+            Self::Candle(network) => network.bytes_per_position(),
+        }
+    }
 
-    /// The hidden states that its forwards give.
-    fn hidden(&self) -> HiddenLayers;
+    /// The network on the CPU with our kernels: its forwards take rows of several sequences, the
+    /// bits of a row do not depend on the rows beside it, and keys and values are counted.
+    pub(crate) fn on_cpu(&self) -> Option<&Arc<BackendNetwork<Cpu>>> {
+        match self {
+            Self::Cpu(network) => Some(network),
+            #[cfg(feature = "candle")]
+            Self::Candle(_) => None,
+        }
+    }
 
-    /// What the user should know of how its weights are held, in sentences.
-    fn notes(&self) -> Vec<String>;
-
-    /// Whether a forward takes rows of several sequences.
-    fn gathers(&self) -> bool;
-
-    /// Whether the bits of a row do not depend on the rows beside it.
-    fn is_row_invariant(&self) -> bool;
-
-    /// Appends rows to sequences of this network: in one forward if it [gathers](Self::gathers),
-    /// else one after the other. Gives what is read of each, with the bits that it has alone. What
-    /// fails for one leaves its slots as they were, and concerns no other.
-    fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<Result<Scores>>;
+    /// Appends rows to sequences of this network: on the CPU in one forward, else one after the
+    /// other. Gives what is read of each, with the bits that it has alone. What fails for one
+    /// leaves its slots as they were, and concerns no other.
+    pub(crate) fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<Result<Scores>> {
+        match self {
+            Self::Cpu(network) => host::forward(network, texts),
+            #[cfg(feature = "candle")]
+            Self::Candle(network) => candle::forward(network, texts),
+        }
+    }
 
     /// A sequence with nothing in it. Allocates nothing.
-    fn sequence(self: Arc<Self>) -> Box<dyn Sequence>;
-}
-
-/// The memory that sequences of a network take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheUse<'a> {
-    /// What there is.
-    pub(crate) memory: &'a CacheMemory,
-    /// Bytes of a page.
-    pub(crate) page: usize,
-}
-
-impl CacheUse<'_> {
-    /// Bytes of so many positions.
-    pub(crate) fn of(self, positions: usize) -> usize {
-        self.page.saturating_mul(positions.div_ceil(PAGE_SLOTS))
+    pub(crate) fn sequence(&self) -> Sequence {
+        match self {
+            Self::Cpu(network) => Sequence::Cpu(HostSequence {
+                cache: network.backend.cache(network.info.cache_shape()),
+                encoded: None,
+            }),
+            #[cfg(feature = "candle")]
+            Self::Candle(network) => Sequence::Candle(CandleSequence::new(network)),
+        }
     }
 }
 
 /// Rows that a forward appends to a sequence, and what is read of them.
 #[derive(Debug)]
-pub(crate) struct NewRows<'a, S: ?Sized = dyn Sequence> {
+pub(crate) struct NewRows<'a, S = Sequence> {
     pub(crate) sequence: &'a mut S,
+    /// What cross-attention reads: the same in all forwards of a sequence.
+    pub(crate) source: &'a [TokenId],
     /// The rows, which begin where the sequence ends.
     pub(crate) plan: Plan<'a>,
     pub(crate) read: Read,
@@ -109,28 +157,57 @@ impl Read {
 }
 
 /// Rows appended to a network one after the other, and the keys and values they left behind, in
-/// slots.
-///
-/// Whatever fails leaves the slots as they were before the call.
-pub(crate) trait Sequence: Any + Debug + Send {
-    /// Bytes of its keys and values, those of the source included; 0 where they are not counted.
-    fn cache_bytes(&self) -> usize {
-        0
-    }
+/// slots. Whatever fails leaves the slots as they were before the call.
+#[derive(Debug)]
+pub(crate) enum Sequence {
+    Cpu(HostSequence),
+    #[cfg(feature = "candle")]
+    Candle(CandleSequence),
+}
 
-    /// Keys and values of the sequence and of the source, which sequences of one network can
-    /// [share](Cache::share), where they lie in pages.
-    fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
-        None
-    }
+/// Rows appended to a network on the CPU.
+#[derive(Debug)]
+pub(crate) struct HostSequence {
+    pub(crate) cache: Cache,
+    /// Keys and values of the source, once rows were appended; of the same one other sequences may
+    /// have them, too.
+    pub(crate) encoded: Option<Arc<Cache>>,
+}
 
-    /// Makes `source` what cross-attention reads. Encoding is put off until rows are appended.
-    fn set_source(&mut self, source: &[TokenId]);
+impl HostSequence {
+    /// Bytes of keys and values, those of the source included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cache.bytes() + self.encoded.as_ref().map_or(0, |encoded| encoded.bytes())
+    }
+}
+
+impl Sequence {
+    /// The sequence on the CPU, of which pages can be [shared](Cache::share).
+    pub(crate) fn on_cpu(&mut self) -> Option<&mut HostSequence> {
+        match self {
+            Self::Cpu(sequence) => Some(sequence),
+            #[cfg(feature = "candle")]
+            Self::Candle(_) => None,
+        }
+    }
 
     /// Forgets all slots from `len` on. Free.
-    fn truncate(&mut self, len: usize);
+    pub(crate) fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Cpu(sequence) => sequence.cache.truncate(len),
+            #[cfg(feature = "candle")]
+            Self::Candle(sequence) => sequence.truncate(len),
+        }
+    }
 
     /// Moves `slots`, which ascend from `at` or later, to where the slot `at` begins, and forgets
     /// everything else from `at` on. On failure, slots `..at` are left.
-    fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()>;
+    pub(crate) fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+        match self {
+            Self::Cpu(sequence) => sequence.cache.retain(at, slots),
+            #[cfg(feature = "candle")]
+            Self::Candle(sequence) => sequence.retain(at, slots)?,
+        }
+        Ok(())
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cascade_core::TokenId;
 use cascade_cpu::{Cache, Page, PAGE_SLOTS};
 
+use crate::network::HostSequence;
 use crate::Model;
 
 /// Keys and values that the sessions of some texts share: whose contexts begin alike for 64 tokens
@@ -135,7 +136,7 @@ impl Sharing {
         (model, source): (&Arc<Model>, &[TokenId]),
         context: &[TokenId],
         len: usize,
-        (cache, encoded): (&mut Cache, &mut Option<Arc<Cache>>),
+        HostSequence { cache, encoded }: &mut HostSequence,
     ) -> usize {
         self.truncate(len);
         let Some(with) = &self.with else {
@@ -177,7 +178,7 @@ impl Sharing {
         &mut self,
         (model, source): (&Arc<Model>, &[TokenId]),
         context: &[TokenId],
-        (cache, encoded): (&mut Cache, &mut Option<Arc<Cache>>),
+        HostSequence { cache, encoded }: &mut HostSequence,
     ) {
         let Some(with) = &self.with else {
             return;

@@ -7,22 +7,18 @@ mod fed;
 use std::sync::Arc;
 
 use cascade_checkpoint::Rows;
-use cascade_core::{HiddenLayer, Matrix, Result as CoreResult, Scores, TokenId};
+use cascade_core::{HiddenLayer, Matrix, TokenId};
 use cascade_cpu::{
     attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
-    Part, ScoreBias, TextAttention,
+    Part, ScoreBias, TextAttention, PAGE_SLOTS,
 };
 
-use super::host::{
-    self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias, SourceCache,
-};
+use super::host::{Answer, HostBias, HostInput, PerWindow, SourceCache};
 use super::{
-    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, HeldWeights,
-    LinearSpec, Loader, ModelInfo, NewRows, QkTransform,
+    Activation, AttentionSpan, Backend, Forward, Heads, HeldWeights, ModelInfo, QkTransform,
+    RelativeBias, Tensor,
 };
-use crate::dtype::Types;
-use crate::weights::{Provider, Role};
-use crate::{DType, Error, Result};
+use crate::{Error, Result};
 
 #[derive(Debug)]
 pub(crate) struct Cpu {
@@ -132,15 +128,12 @@ impl Rotary {
 }
 
 impl Backend for Cpu {
+    type Matrix = Arc<Packed>;
     type Table = Table;
     type Norm = Norm;
     type Linear = Map;
     type Rotary = Rotary;
     type RelativeBias = RelativeBias;
-    type Sequence = HostSequence;
-
-    const GATHERS: bool = true;
-    const ROW_INVARIANT: bool = true;
 
     fn held(&self) -> &HeldWeights {
         &self.held
@@ -150,163 +143,84 @@ impl Backend for Cpu {
         shape.elements_per_slot() * self.cache.bytes()
     }
 
-    fn cache_memory(&self) -> Option<&CacheMemory> {
-        Some(&self.memory)
-    }
-
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> HostSequence {
-        HostSequence::new(model.backend.cache(model.info.cache_shape()))
-    }
-
-    fn forward(
-        model: &BackendNetwork<Self>,
-        texts: Vec<NewRows<'_, HostSequence>>,
-    ) -> Vec<CoreResult<Scores>> {
-        host::forward(model, texts)
-    }
-}
-
-/// Loads weights of any type in the formats of one.
-pub(crate) struct CpuLoader<'a> {
-    info: ModelInfo,
-    weights: &'a dyn Provider,
-    dtype: DType,
-    loaded: Cpu,
-}
-
-impl<'a> CpuLoader<'a> {
-    /// Refuses instructions that the environment names and the CPU does not have, and starts the
-    /// threads that compute.
-    pub(crate) fn new(info: ModelInfo, weights: &'a dyn Provider, types: Types) -> Result<Self> {
-        Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
-        start_threads().map_err(|problem| Error::Threads { problem })?;
-        let loaded = Cpu {
-            cache: types.cache.unwrap_or_default(),
-            memory: CacheMemory::default(),
-            held: HeldWeights::default(),
-        };
-        Ok(Self {
-            info,
-            weights,
-            dtype: types.weights,
-            loaded,
-        })
-    }
-
-    /// What carries out forwards, once everything is loaded.
-    pub(crate) fn backend(self) -> Cpu {
-        self.loaded
-    }
-
-    fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>> {
-        self.weights.read(name, shape, role)
-    }
-
-    fn matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<Arc<Packed>> {
-        let held = self
-            .weights
-            .pack(&format!("{name}.weight"), shape, self.dtype)?;
-        let bytes = held.matrix.bytes();
-        self.loaded.held.add(shape, bytes, held.note);
+    fn matrix(&mut self, tensor: &Tensor<'_>, shape: [usize; 2]) -> Result<Arc<Packed>> {
+        let held = tensor.weights.pack(&tensor.name, shape, tensor.dtype)?;
+        self.held.add(shape, held.matrix.bytes(), held.note);
         Ok(Arc::new(held.matrix))
     }
 
-    /// The norm `name` of rows of so many elements.
-    pub(crate) fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
-        let name = format!("{name}.weight");
-        Ok(Norm {
-            weight: self.read(&name, &[size], Role::Norm)?,
-            epsilon: self.info.epsilon as f32,
-        })
-    }
-}
-
-impl Loader<Cpu> for CpuLoader<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.weights.has(&format!("{name}.weight"))
-    }
-
-    fn table(&mut self, name: &str, tied: bool) -> Result<Table> {
-        let shape = [self.info.vocab_size, self.info.size];
+    fn table(&mut self, tensor: &Tensor<'_>, shape: [usize; 2], tied: bool) -> Result<Table> {
         if !tied {
-            let name = format!("{name}.weight");
-            if let Some(rows) = self.weights.rows(&name, shape, self.dtype)? {
+            let rows = tensor.weights.rows(&tensor.name, shape, tensor.dtype)?;
+            if let Some(rows) = rows {
                 return Ok(Table::InFile(rows));
             }
         }
-        self.matrix(name, shape).map(Table::Packed)
+        self.matrix(tensor, shape).map(Table::Packed)
     }
 
-    fn norm(&mut self, name: &str) -> Result<Norm> {
-        self.norm_of(name, self.info.size)
-    }
-
-    fn head_norm(&mut self, name: &str) -> Result<Norm> {
-        self.norm_of(name, self.info.heads.size)
-    }
-
-    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Map> {
-        let (mut weight, mut bias) = (Vec::new(), Vec::new());
-        for (name, outputs) in spec.parts {
-            weight.push(self.matrix(name, [*outputs, spec.inputs])?);
-            if spec.bias {
-                let name = format!("{name}.bias");
-                bias.append(&mut self.read(&name, &[*outputs], Role::Bias)?);
-            }
+    fn matrix_of(table: &Table) -> Option<Arc<Packed>> {
+        match table {
+            Table::Packed(matrix) => Some(Arc::clone(matrix)),
+            Table::InFile(_) => None,
         }
-        let mut linear = Linear::of_parts(weight);
-        if spec.bias {
-            linear = linear.with_bias(bias);
-        }
+    }
+
+    fn norm(&self, weight: Vec<f32>, epsilon: f32) -> Result<Norm> {
+        Ok(Norm { weight, epsilon })
+    }
+
+    fn linear(&self, parts: Vec<Arc<Packed>>, bias: Option<Vec<f32>>, gated: bool) -> Result<Map> {
+        let linear = Linear::of_parts(parts);
         Ok(Map {
-            linear,
-            gated: spec.gated,
+            linear: match bias {
+                Some(bias) => linear.with_bias(bias),
+                None => linear,
+            },
+            gated,
         })
     }
 
-    fn head(&mut self, name: &str, tied: Option<&Table>) -> Result<Map> {
-        let weight = match tied {
-            Some(Table::Packed(table)) => Arc::clone(table),
-            _ => self.matrix(name, [self.info.vocab_size, self.info.size])?,
-        };
-        Ok(Map {
-            linear: Linear::of_parts(vec![weight]),
-            gated: false,
-        })
-    }
-
-    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<Rotary> {
+    fn rotary(&self, cosines: Vec<f32>, sines: Vec<f32>, half: usize) -> Result<Rotary> {
         Ok(Rotary {
             cosines,
             sines,
-            half: self.info.heads.size / 2,
+            half,
         })
     }
 
-    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<RelativeBias> {
-        Ok(RelativeBias::new(table))
-    }
-
-    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        self.read(&format!("{name}.weight"), shape, Role::Matrix)
+    fn relative_bias(&self, bias: RelativeBias) -> Result<RelativeBias> {
+        Ok(bias)
     }
 }
 
 impl Cpu {
+    /// Refuses instructions that the environment names and the CPU does not have, and starts the
+    /// threads that compute.
+    pub(crate) fn new(cache: Option<CacheType>) -> Result<Self> {
+        Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
+        start_threads().map_err(|problem| Error::Threads { problem })?;
+        Ok(Self {
+            cache: cache.unwrap_or_default(),
+            memory: CacheMemory::default(),
+            held: HeldWeights::default(),
+        })
+    }
+
+    /// Bytes of the keys and values of all sequences at present.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Bytes of the pages of so many positions.
+    pub(crate) fn page_bytes(&self, shape: CacheShape, positions: usize) -> usize {
+        let page = PAGE_SLOTS * self.bytes_per_slot(shape);
+        page.saturating_mul(positions.div_ceil(PAGE_SLOTS))
+    }
+
     /// A cache that holds nothing.
     pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
         Cache::counted(shape, self.cache, self.memory.clone())
-    }
-
-    /// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values
-    /// of the rows are left behind the committed slots of the caches, which have room for them.
-    pub(super) fn run(
-        &self,
-        info: &ModelInfo,
-        texts: Vec<HostInput<'_>>,
-        write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
-    ) -> Vec<Answer> {
-        self.scope(|| run(info, texts, &mut |forward| write(forward)))
     }
 
     /// Runs what computes with these weights where it is fastest.
@@ -330,10 +244,12 @@ pub fn compute_threads() -> usize {
 /// waking any.
 const WITHIN_THE_POOL: usize = 1 << 25;
 
-fn run(
+/// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values of
+/// the rows are left behind the committed slots of the caches, which have room for them.
+pub(super) fn run(
     info: &ModelInfo,
     texts: Vec<HostInput<'_>>,
-    write: &mut dyn FnMut(&mut CpuForward<'_>),
+    write: impl FnOnce(&mut CpuForward<'_>),
 ) -> Vec<Answer> {
     let mut forward = CpuForward {
         info,

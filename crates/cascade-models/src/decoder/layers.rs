@@ -5,8 +5,8 @@ use cascade_core::Architecture;
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
 use crate::backend::{
-    Activation, AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, QkTransform, Vocabulary,
+    Activation, AttentionSpan, Backend, Forward, HeadNorms, Heads, Layers, LinearSpec, Loader,
+    ModelInfo, QkTransform, Vocabulary,
 };
 use crate::Result;
 
@@ -90,8 +90,9 @@ impl<B: Backend> Layers<B> for Decoder<B> {
     }
 }
 
-impl Describe for DecoderConfig {
-    fn info(&self) -> ModelInfo {
+impl DecoderConfig {
+    /// What follows from the settings.
+    pub(crate) fn info(&self) -> ModelInfo {
         ModelInfo {
             architecture: Architecture::DecoderOnly,
             vocab_size: self.vocab_size,
@@ -106,7 +107,11 @@ impl Describe for DecoderConfig {
         }
     }
 
-    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
+    /// Loads the layers.
+    pub(crate) fn layers<B: Backend>(
+        &self,
+        loader: &mut Loader<'_, B>,
+    ) -> Result<Box<dyn Layers<B>>> {
         // As transformers 5 has it: whatever config.json says, a head of its own counts.
         let tied = self.tied && !loader.has("lm_head");
         let embedding = loader.table("model.embed_tokens", tied)?;
@@ -126,26 +131,23 @@ impl Describe for DecoderConfig {
         } else {
             loader.head("lm_head", None)
         })?;
-        let mut rotary = |(cosines, sines)| loader.rotary(cosines, sines);
         let all_rotated = self.layers.iter().all(|layer| layer.rotated);
         let unrotated = (!all_rotated).then(|| unrotated(self.positions, self.heads.size));
         Ok(Box::new(Decoder {
             embedding,
-            rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
-            unrotated: unrotated.map(rotary).transpose()?,
+            rotary: loader.rotary(self.rope.rotations(self.positions, self.heads.size))?,
+            unrotated: unrotated.map(|angles| loader.rotary(angles)).transpose()?,
             activation: self.activation,
             layers,
             norm,
             head,
         }))
     }
-}
 
-impl DecoderConfig {
     /// The layer whose tensors' names begin with `at`, and whose attention reads rows of `inputs`.
     pub(crate) fn layer<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         kind: LayerKind,
         at: &str,
         inputs: usize,
@@ -194,15 +196,15 @@ impl DecoderConfig {
     /// Norms of the heads of attention `at`, if there are any.
     fn head_norms<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         at: &str,
     ) -> Result<Option<HeadNorms<B>>> {
         if !self.head_norms {
             return Ok(None);
         }
         Ok(Some(HeadNorms {
-            queries: loader.head_norm(&format!("{at}.q_norm"))?,
-            keys: loader.head_norm(&format!("{at}.k_norm"))?,
+            queries: loader.norm_of(&format!("{at}.q_norm"), self.heads.size)?,
+            keys: loader.norm_of(&format!("{at}.k_norm"), self.heads.size)?,
         }))
     }
 }

@@ -36,7 +36,7 @@ impl Model {
     /// [`Error::Config`] for a model that heads cannot read, since it does not compute on the CPU
     /// with our kernels.
     pub fn head_basis(&self) -> Result<HeadBasis> {
-        let info = self.network().info();
+        let info = self.described();
         let network = self.on_cpu().ok_or_else(|| {
             let problem = "it computes elsewhere than on the CPU with our kernels";
             Error::config("the target", problem, "give it `device: cpu`")

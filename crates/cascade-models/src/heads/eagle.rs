@@ -13,7 +13,7 @@ use cascade_core::HiddenLayers;
 use super::config::EagleConfig;
 use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Table};
+use crate::backend::cpu::{Cpu, CpuForward, Map, Table};
 use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::{DecoderConfig, Result};
 
@@ -35,7 +35,7 @@ impl Eagle {
         layer: &DecoderConfig,
         own: &EagleConfig,
         positions: usize,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let size = layer.size;
         let fuse = [("fc".to_owned(), size)];

@@ -14,7 +14,7 @@ use cascade_core::{HiddenLayer, HiddenLayers};
 use super::config::Eagle3Config;
 use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Table};
+use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::{DecoderConfig, Error, Result};
 
@@ -52,7 +52,7 @@ impl Eagle3 {
         own: &Eagle3Config,
         positions: usize,
         weights: &Checkpoint,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let at = own.layer;
         let (size, states) = (layer.size, own.reads.len() * own.target_size);

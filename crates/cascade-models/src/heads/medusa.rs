@@ -13,7 +13,7 @@ use cascade_core::{HiddenLayers, TokenId, TokenTree};
 use super::config::MedusaConfig;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
-use crate::backend::cpu::{Cpu, CpuLoader, Map};
+use crate::backend::cpu::{Cpu, Map};
 use crate::backend::{LinearSpec, Loader};
 use crate::Result;
 
@@ -37,7 +37,7 @@ impl Heads {
         config: &MedusaConfig,
         size: usize,
         vocab_size: usize,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let MedusaConfig { blocks, at, .. } = config;
         let mut linear = |name: String, outputs: usize, bias: bool| {

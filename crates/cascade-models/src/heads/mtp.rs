@@ -12,7 +12,7 @@ use cascade_core::HiddenLayers;
 
 use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Table};
+use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::{DecoderConfig, Result};
 
@@ -40,11 +40,11 @@ impl Mtp {
     pub(super) fn load(
         layer: &DecoderConfig,
         positions: usize,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let size = layer.size;
         let fuse = [(format!("{LAYER}.input_proj"), size)];
-        let mut norm = |name: &str| loader.norm(&format!("{LAYER}.{name}"));
+        let norm = |name: &str| loader.norm(&format!("{LAYER}.{name}"));
         Ok(Self {
             state_norm: norm("hidden_layernorm")?,
             embedding_norm: norm("token_layernorm")?,

@@ -73,8 +73,8 @@ impl RecurrentNetwork {
     /// What the rows of `plan` give, whose tokens stand beside `states`.
     pub(super) fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
         let table = self.target.vocabulary().table;
-        let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
-        let ends = self.cpu.run_fed(&self.info, plan, cache, &mut write);
+        let write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
+        let ends = self.cpu.run_fed(&self.info, plan, cache, write);
         let mut given = self.layer.give(ends);
         forget_overflown(&mut given, self.size());
         given

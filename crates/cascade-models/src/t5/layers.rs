@@ -4,8 +4,8 @@ use cascade_core::Architecture;
 
 use super::config::relative_position_bucket;
 use crate::backend::{
-    Activation, AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, QkTransform, Vocabulary,
+    Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
+    QkTransform, RelativeBias, Vocabulary,
 };
 use crate::{Result, T5Config};
 
@@ -121,8 +121,9 @@ impl<B: Backend> Layers<B> for T5<B> {
     }
 }
 
-impl Describe for T5Config {
-    fn info(&self) -> ModelInfo {
+impl T5Config {
+    /// What follows from the settings.
+    pub(crate) fn info(&self) -> ModelInfo {
         ModelInfo {
             architecture: Architecture::EncoderDecoder,
             vocab_size: self.vocab_size,
@@ -141,14 +142,21 @@ impl Describe for T5Config {
         }
     }
 
-    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
-        let embedding_name = embedding_name(loader);
+    /// Loads the layers.
+    pub(crate) fn layers<B: Backend>(
+        &self,
+        loader: &mut Loader<'_, B>,
+    ) -> Result<Box<dyn Layers<B>>> {
+        // Some files have the embedding of both stacks under the name of one stack only.
+        let places = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
+        let found = places.into_iter().find(|place| loader.has(place));
+        let embedding_name = found.unwrap_or(places[0]);
         // transformers 5 calls all embeddings tied, and keeps heads that are not.
         let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
         let tied = self.tie_word_embeddings && !own_head;
         let embedding = loader.table(embedding_name, tied)?;
         let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
-        let cross = |loader: &mut dyn Loader<B>, at: &str| self.cross(loader, at);
+        let cross = |loader: &mut Loader<'_, B>, at: &str| self.cross(loader, at);
         let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
         let head = (if tied {
             loader.head(embedding_name, Some(&embedding))
@@ -166,22 +174,13 @@ impl Describe for T5Config {
                 .then(|| (self.d_model as f64).powf(-0.5)),
         }))
     }
-}
 
-/// Where the embedding of both stacks lies; some files have it under the name of one stack only.
-fn embedding_name<B: Backend>(loader: &dyn Loader<B>) -> &'static str {
-    let places = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
-    let found = places.into_iter().find(|place| loader.has(place));
-    found.unwrap_or(places[0])
-}
-
-impl T5Config {
     fn stack<B: Backend, C>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         name: &str,
         layers: usize,
-        cross: impl Fn(&mut dyn Loader<B>, &str) -> Result<C>,
+        cross: impl Fn(&mut Loader<'_, B>, &str) -> Result<C>,
     ) -> Result<Stack<B, C>> {
         // Cross-attention comes between self-attention and feed-forward; only decoders have it.
         let last = if name == "encoder" { 1 } else { 2 };
@@ -206,7 +205,7 @@ impl T5Config {
     /// Linear maps to heads, side by side.
     fn heads<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         at: &str,
         parts: &[&str],
     ) -> Result<B::Linear> {
@@ -217,12 +216,12 @@ impl T5Config {
     }
 
     /// The linear map of what attention gave.
-    fn output<B: Backend>(&self, loader: &mut dyn Loader<B>, at: &str) -> Result<B::Linear> {
+    fn output<B: Backend>(&self, loader: &mut Loader<'_, B>, at: &str) -> Result<B::Linear> {
         let parts = [(format!("{at}.o"), self.d_model)];
         loader.linear(LinearSpec::new(self.inner(), &parts))
     }
 
-    fn cross<B: Backend>(&self, loader: &mut dyn Loader<B>, at: &str) -> Result<CrossAttention<B>> {
+    fn cross<B: Backend>(&self, loader: &mut Loader<'_, B>, at: &str) -> Result<CrossAttention<B>> {
         let attention = format!("{at}.EncDecAttention");
         Ok(CrossAttention {
             norm: loader.norm(&format!("{at}.layer_norm"))?,
@@ -234,7 +233,7 @@ impl T5Config {
 
     fn feed_forward<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         at: &str,
     ) -> Result<FeedForward<B>> {
         let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
@@ -252,7 +251,7 @@ impl T5Config {
     }
 
     /// The learned bias, the same in all layers of a stack, by distance instead of bucket.
-    fn bias<B: Backend>(&self, loader: &mut dyn Loader<B>, stack: &str) -> Result<B::RelativeBias> {
+    fn bias<B: Backend>(&self, loader: &mut Loader<'_, B>, stack: &str) -> Result<B::RelativeBias> {
         let (buckets, heads) = (self.relative_attention_num_buckets, self.num_heads);
         let name = format!("{stack}.block.0.layer.0.SelfAttention.relative_attention_bias");
         let learned = loader.on_host(&name, &[buckets, heads])?;
@@ -267,9 +266,8 @@ impl T5Config {
             .flat_map(|head| distances.clone().map(move |distance| (head, distance)))
             .map(|(head, distance)| of_distance(head, distance))
             .collect();
-        loader.relative_bias(BiasTable {
-            values: &values,
-            reach,
-        })
+        loader
+            .backend
+            .relative_bias(RelativeBias::new(&values, reach))
     }
 }

@@ -16,7 +16,7 @@ impl Cpu {
         info: &ModelInfo,
         plan: &Plan<'_>,
         cache: &mut Cache,
-        write: &mut dyn FnMut(&mut CpuForward<'_>),
+        write: impl FnOnce(&mut CpuForward<'_>),
     ) -> Vec<f32> {
         cache.reserve(plan.rows());
         let no_source = self.cache(info.cache_shape());
