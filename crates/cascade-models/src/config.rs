@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::backend::{Backend, Layers, Loader, ModelInfo};
 use crate::checks::bad;
-use crate::t5::T5Class;
-use crate::{decoder, DecoderConfig, Error, Result, T5Config};
+use crate::decoder::{self, DecoderConfig};
+use crate::t5::{T5Class, T5Config};
+use crate::{Error, Result};
 
 /// What config.json describes.
 #[derive(Clone, Debug)]

@@ -1,13 +1,13 @@
 //! Calls of several sessions in one forward.
 
 mod batcher;
-mod price;
+mod ledger;
 mod workers;
 
 use std::sync::Arc;
 
-pub use batcher::{BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running};
-use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
+pub use batcher::{BatchCounts, BatchedSession, Batcher, Participant, TakesPart};
+use cascade_core::{Result, Scorer, Scores, TokenId, TokenTree, Want};
 pub use workers::Workers;
 
 use crate::network::CHUNK;
@@ -36,6 +36,10 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
     let mut answers: Vec<Option<Result<Scores>>> = Vec::new();
     let mut begun = Vec::new();
     for (number, call) in calls.into_iter().enumerate() {
+        if !call.session.model().gathers() {
+            answers.push(Some(call.session.score(call.context, call.tree, call.want)));
+            continue;
+        }
         match call.session.begin(call.context, call.tree, call.want) {
             Ok(scoring) => {
                 answers.push(None);
@@ -46,12 +50,10 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
     }
     while let Some((_, first, _)) = begun.first() {
         let model = Arc::clone(first.model());
-        let same = begun
+        let (numbers, calls): (Vec<_>, Vec<_>) = begun
             .iter_mut()
             .filter(|(_, session, _)| Arc::ptr_eq(session.model(), &model))
-            .map(|(number, session, scoring)| (number, &mut **session, scoring));
-        let (numbers, calls): (Vec<_>, Vec<_>) = same
-            .map(|(number, session, scoring)| (*number, (session, scoring)))
+            .map(|(number, session, scoring)| (*number, (&mut **session, scoring)))
             .unzip();
         let forward = forward(calls, Company::Alone);
         for (number, given) in numbers.into_iter().zip(forward.answers) {
@@ -80,7 +82,8 @@ struct Forward {
     reads_prompt: bool,
 }
 
-/// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
+/// Runs one forward over rows of some calls on sessions of one model that gathers, the oldest call
+/// first.
 fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
     let Some((first, _)) = calls.first() else {
         return Forward::default();
@@ -90,11 +93,7 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
         session.adopt(scoring);
     }
     let needs: Vec<_> = calls.iter().map(RowsNeeded::by).collect();
-    let shares = if model.gathers() {
-        shares_of_those_not_waiting(&needs, waiting(&calls), company)
-    } else {
-        in_turns(&needs)
-    };
+    let shares = shares_of_those_not_waiting(&needs, waiting(&calls), company);
     let rows: Vec<_> = calls
         .iter_mut()
         .zip(&shares)
@@ -124,12 +123,6 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
 /// Whether a call reads a prompt in this forward.
 fn reads_prompt((need, share): (&RowsNeeded, &Option<usize>)) -> bool {
     need.is_prompt() && share.is_some()
-}
-
-/// Tokens of the context that the oldest call may append; the others wait for their turn.
-fn in_turns(needs: &[RowsNeeded]) -> Vec<Option<usize>> {
-    let share = |(turn, need): (usize, &RowsNeeded)| (turn == 0).then(|| need.context.min(CHUNK));
-    needs.iter().enumerate().map(share).collect()
 }
 
 /// Tokens of the context that each call may append; none for calls that wait.

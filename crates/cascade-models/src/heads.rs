@@ -28,7 +28,7 @@ use cascade_hub::{ModelFiles, WeightFormat};
 pub use self::basis::HeadBasis;
 pub use self::session::HeadSession;
 
-use self::config::HeadConfig;
+use self::config::{HeadConfig, LayerHead};
 use self::eagle::Eagle;
 use self::eagle3::Eagle3;
 use self::medusa::{Heads, Medusa};
@@ -51,7 +51,6 @@ use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 /// [sessions](Self::session) share it.
 #[derive(Debug)]
 pub struct Head {
-    name: String,
     kind: &'static str,
     network: Arc<dyn HeadNetwork>,
     /// Over the target's vocabulary.
@@ -73,10 +72,8 @@ trait HeadNetwork: Debug + Send + Sync {
     /// states; `None` if it can say nothing there.
     fn reach(&self, beyond: usize) -> Option<usize>;
 
-    /// What has keys and values of its rows, if it has any.
-    fn caches(&self) -> Option<&Cpu> {
-        None
-    }
+    /// Where it computes, and keeps what keys and values it has.
+    fn cpu(&self) -> &Cpu;
 
     /// What a session keeps. Allocates nothing.
     fn memory(self: Arc<Self>) -> Box<dyn Memory>;
@@ -121,39 +118,30 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
 fn load_for(
     files: ModelFiles,
     of_target: &ModelInfo,
-    network: Arc<BackendNetwork<Cpu>>,
+    target: Arc<BackendNetwork<Cpu>>,
     options: &LoadOptions,
 ) -> Result<Head> {
     let (config, weights) = checked(&files, of_target)?;
     let weights = CheckpointWeights(weights);
     let info = config.info(of_target);
-    let mut loader = Loader {
+    let loader = Loader {
         info,
         weights: &weights,
         dtype: options.dtype,
         backend: Cpu::new(options.cache_dtype)?,
     };
-    let (kind, part) = load_part(&config, info, &weights, &mut loader)?;
-    let cpu = loader.backend;
-    let mut warnings = config.warnings().to_vec();
-    warnings.extend(cpu.held().sentences());
-    warnings.extend(weights.0.notes());
     let shared = info.parameters_of_all_rows - info.parameters;
-    let shared = network.backend.held().bytes_of(shared);
-    let bytes_per_forward = cpu.held().bytes_of(info.parameters) + shared;
+    let shared = target.backend.held().bytes_of(shared);
+    let (kind, network) = load_network(&config, target, &weights.0, loader)?;
+    let held = network.cpu().held();
+    let mut warnings = config.warnings().to_vec();
+    warnings.extend(held.sentences());
+    warnings.extend(weights.0.notes());
+    let bytes_per_forward = held.bytes_of(info.parameters) + shared;
     refuse_leftovers(&weights.0, &config)?;
     Ok(Head {
-        name: files.name.clone(),
         kind,
-        network: match part {
-            Part::Layer(layer) => Arc::new(RecurrentNetwork {
-                layer,
-                cpu,
-                info,
-                target: network,
-            }),
-            Part::Heads(heads) => Arc::new(Medusa { heads, cpu }),
-        },
+        network,
         info,
         architecture: of_target.architecture,
         start: of_target.start,
@@ -163,38 +151,40 @@ fn load_for(
     })
 }
 
-/// The weights of a head of one kind or the other.
-enum Part {
-    Layer(Box<dyn Recurrent>),
-    Heads(Heads),
-}
-
 /// Reads the weights of a head; its kind, for users.
-fn load_part(
+fn load_network(
     config: &HeadConfig,
-    info: ModelInfo,
-    weights: &CheckpointWeights,
-    loader: &mut Loader<'_, Cpu>,
-) -> Result<(&'static str, Part)> {
+    target: Arc<BackendNetwork<Cpu>>,
+    weights: &Checkpoint,
+    mut loader: Loader<'_, Cpu>,
+) -> Result<(&'static str, Arc<dyn HeadNetwork>)> {
+    let info = loader.info;
     let positions = info.max_context.unwrap_or_default();
-    Ok(match config {
-        HeadConfig::Eagle(layer, own) => {
-            let eagle = Eagle::load(layer, own, positions, loader)?;
-            ("EAGLE", Part::Layer(Box::new(eagle)))
+    let to = &mut loader;
+    let (kind, layer): (_, Box<dyn Recurrent>) = match config {
+        HeadConfig::Layer(layer, LayerHead::Eagle(own)) => {
+            ("EAGLE", Box::new(Eagle::load(layer, own, positions, to)?))
         }
-        HeadConfig::Eagle3(layer, own) => {
-            let eagle = Eagle3::load(layer, own, positions, &weights.0, loader)?;
-            ("EAGLE-3", Part::Layer(Box::new(eagle)))
+        HeadConfig::Layer(layer, LayerHead::Eagle3(own)) => {
+            let eagle = Eagle3::load(layer, own, positions, weights, to)?;
+            ("EAGLE-3", Box::new(eagle))
         }
-        HeadConfig::Mtp(layer) => {
-            let mtp = Mtp::load(layer, positions, loader)?;
-            ("MTP", Part::Layer(Box::new(mtp)))
+        HeadConfig::Layer(layer, LayerHead::Mtp) => {
+            ("MTP", Box::new(Mtp::load(layer, positions, to)?))
         }
-        HeadConfig::Medusa(own) => {
-            let heads = Heads::load(own, info.size, info.vocab_size, loader)?;
-            ("Medusa", Part::Heads(heads))
+        HeadConfig::Medusa(shape, _) => {
+            let heads = Heads::load(shape, to)?;
+            let cpu = loader.backend;
+            return Ok(("Medusa", Arc::new(Medusa { heads, cpu })));
         }
-    })
+    };
+    let network = RecurrentNetwork {
+        layer,
+        cpu: loader.backend,
+        info,
+        target,
+    };
+    Ok((kind, Arc::new(network)))
 }
 
 /// Compares the files of a head with those of its target, before either is loaded: reads
@@ -235,7 +225,7 @@ fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfi
 /// Of the files of a model, MTP layers are what is a head's.
 fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
     let mut unused = weights.unused();
-    if let HeadConfig::Mtp(_) = config {
+    if let HeadConfig::Layer(_, LayerHead::Mtp) = config {
         unused.retain(|name| name.starts_with(mtp::LAYERS));
     }
     let useless =
@@ -261,7 +251,7 @@ fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
 impl Head {
     /// The source, as [`ModelSource`](crate::ModelSource) writes it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.files.name
     }
 
     /// What kind of head it is, in words.
@@ -298,14 +288,14 @@ impl Head {
 
     /// Bytes of the keys and values of all its sessions at present.
     pub fn cache_bytes(&self) -> usize {
-        self.network.caches().map_or(0, Cpu::cache_bytes)
+        self.network.cpu().cache_bytes()
     }
 
     /// Bytes of keys and values that a session takes at most for so many positions.
     pub fn cache_bytes_of(&self, positions: usize) -> usize {
-        let shape = self.info.cache_shape();
-        let bytes = |cpu: &Cpu| cpu.page_bytes(shape, positions.saturating_add(PAGE_SLOTS));
-        self.network.caches().map_or(0, bytes)
+        let positions = positions.saturating_add(PAGE_SLOTS);
+        let cpu = self.network.cpu();
+        cpu.page_bytes(self.info.cache_shape(), positions)
     }
 
     /// The vocabulary and the limits of its sessions, and what they observe.

@@ -112,21 +112,7 @@ impl Session {
             }
             _ => {}
         }
-        check_tokens(context.iter().copied().chain(tree.tokens()), &self.model)?;
-        let needed = context.len() + tree.height();
-        match self.info().max_context {
-            Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
-            _ => {}
-        }
-        if let Some(layer) = want.hidden.lacking_in(self.info().hidden) {
-            let model = "a model on this device";
-            return Err(Error::NoHiddenState { layer, model });
-        }
-        let nodes = tree.len();
-        match self.info().max_nodes {
-            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
-            _ => Ok(()),
-        }
+        check_call(&self.info(), "a model on this device", context, tree, want)
     }
 
     /// Begins a call of `score`: keeps what the cache holds of the context.
@@ -317,7 +303,7 @@ impl Scorer for Session {
             }
             _ => {}
         }
-        check_tokens(source.iter().copied(), &self.model)?;
+        check_tokens(source.iter().copied(), self.info().vocab_size)?;
         if self.source != source {
             self.source = source.to_vec();
             self.cache = Cache::new(self.model.network().sequence());
@@ -346,8 +332,34 @@ fn in_slots(want: Want, start: usize) -> Want {
     want.with_hidden_after(after.map(|after| after + start))
 }
 
-fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, model: &Model) -> Result<()> {
-    let vocab_size = model.info().vocab_size;
+/// Refuses a call of `score` that no session of this scorer answers.
+pub(crate) fn check_call(
+    info: &ScorerInfo,
+    model: &'static str,
+    context: &[TokenId],
+    tree: &TokenTree,
+    want: Want,
+) -> Result<()> {
+    check_tokens(
+        context.iter().copied().chain(tree.tokens()),
+        info.vocab_size,
+    )?;
+    let needed = context.len() + tree.height();
+    match info.max_context {
+        Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
+        _ => {}
+    }
+    if let Some(layer) = want.hidden.lacking_in(info.hidden) {
+        return Err(Error::NoHiddenState { layer, model });
+    }
+    let nodes = tree.len();
+    match info.max_nodes {
+        Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
+        _ => Ok(()),
+    }
+}
+
+fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, vocab_size: usize) -> Result<()> {
     match tokens.find(|&token| token as usize >= vocab_size) {
         Some(token) => Err(Error::TokenOutOfVocabulary { token, vocab_size }),
         None => Ok(()),

@@ -22,22 +22,22 @@ pub(super) static KERNELS: Kernels = Kernels {
 };
 
 macro_rules! kernels {
-    ($($kernel:ident: $of_rows:ident, $x:ty, [$($rows:literal)*];)*) => {$(
+    ($($kernel:ident($x:ty): $number:ident => $of_rows:expr, [$($rows:literal)*];)*) => {$(
         unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
-            by_rows!($of_rows, panel, x, sums, [$($rows)*]);
+            by_rows!($number => $of_rows, panel, x, sums, [$($rows)*]);
         }
     )*};
 }
 
 kernels! {
-    f32: f32_rows, [f32; 32], [1 2 3 4 5 6];
-    f16: f16_rows, [f32; 32], [1 2 3 4 5 6];
-    bf16: bf16_rows, [f32; 32], [1 2 3 4];
-    q8_0: q8_0_rows, Q8, [1 2 3 4 5 6 7 8];
-    q4_0: q4_0_rows, Q8, [1 2 3 4 5 6 7 8];
-    q4k: q4k_rows, Q8K, [1 2 3 4 5 6 7 8];
-    q5k: q5k_rows, Q8K, [1 2 3 4 5 6 7 8];
-    q6k: q6k_rows, Q8K, [1 2 3 4 5 6 7 8];
+    f32([f32; 32]): R => f32_rows::<R>, [1 2 3 4 5 6];
+    f16([f32; 32]): R => f16_rows::<R>, [1 2 3 4 5 6];
+    bf16([f32; 32]): R => bf16_rows::<R>, [1 2 3 4];
+    q8_0(Q8): R => q8_0_rows::<R>, [1 2 3 4 5 6 7 8];
+    q4_0(Q8): R => q4_0_rows::<R>, [1 2 3 4 5 6 7 8];
+    q4k(Q8K): R => rows_with_minima::<R, Q4K_STEP>, [1 2 3 4 5 6 7 8];
+    q5k(Q8K): R => rows_with_minima::<R, Q5K_STEP>, [1 2 3 4 5 6 7 8];
+    q6k(Q8K): R => q6k_rows::<R>, [1 2 3 4 5 6 7 8];
 }
 
 /// The `i`th vector.
@@ -291,17 +291,7 @@ fn add_nibbles<const R: usize>(
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
-}
-
-#[inline]
+/// Rows with weights in Q4_K or Q5_K.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn rows_with_minima<const R: usize, const STEP: usize>(
     panel: &[u8],

@@ -7,7 +7,7 @@ mod fed;
 use std::sync::Arc;
 
 use cascade_checkpoint::Rows;
-use cascade_core::{HiddenLayer, Matrix, TokenId};
+use cascade_core::{HiddenLayer, Matrix};
 use cascade_cpu::{
     attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
     Part, ScoreBias, TextAttention, PAGE_SLOTS,
@@ -220,7 +220,7 @@ impl Cpu {
 
     /// A cache that holds nothing.
     pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
-        Cache::counted(shape, self.cache, self.memory.clone())
+        Cache::new(shape, self.cache, self.memory.clone())
     }
 
     /// Runs what computes with these weights where it is fastest.
@@ -331,16 +331,34 @@ impl<'a> CpuForward<'a> {
         self.normed = cascade_cpu::rms_norm(&self.stream, &norm.weight, norm.epsilon);
     }
 
-    fn add(&mut self, delta: &[f32], norm: &Norm) {
+    fn add_to_stream(&mut self, delta: &[f32]) {
         let sums = self.stream.iter_mut().zip(delta);
         sums.for_each(|(sum, delta)| *sum += delta);
+    }
+
+    fn add(&mut self, delta: &[f32], norm: &Norm) {
+        self.add_to_stream(delta);
         self.norm(norm);
+    }
+
+    fn rows(&self) -> usize {
+        self.texts.iter().map(Text::rows).sum()
+    }
+
+    /// Embeddings of the tokens.
+    pub(crate) fn embeddings(&self, table: &Table) -> Vec<f32> {
+        let size = table.size();
+        let mut embeddings = vec![0.0; self.rows() * size];
+        let tokens = self.texts.iter().flat_map(|text| text.input.rows.tokens());
+        for (row, token) in embeddings.chunks_exact_mut(size).zip(tokens) {
+            table.read_row(token as usize, row);
+        }
+        embeddings
     }
 
     /// Calls `each` with every text and its rows of `values`.
     fn each_text(&mut self, values: &[f32], mut each: impl FnMut(&mut Text<'a>, &[f32])) {
-        let rows: usize = self.texts.iter().map(Text::rows).sum();
-        let (width, mut rest) = (values.len() / rows, values);
+        let (width, mut rest) = (values.len() / self.rows(), values);
         for text in &mut self.texts {
             let (own, others) = rest.split_at(text.rows() * width);
             each(text, own);
@@ -388,16 +406,7 @@ fn store<'r>(
 
 impl Forward<Cpu> for CpuForward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
-        let tokens: Vec<TokenId> = self
-            .texts
-            .iter()
-            .flat_map(|text| text.input.rows.tokens())
-            .collect();
-        self.stream = vec![0.0; tokens.len() * table.size()];
-        let rows = self.stream.chunks_exact_mut(table.size());
-        for (row, token) in rows.zip(tokens) {
-            table.read_row(token as usize, row);
-        }
+        self.stream = self.embeddings(table);
         self.norm(norm);
     }
 

@@ -14,7 +14,7 @@ use crate::Result;
 
 /// A decoder of the LLaMA family, as its config.json describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DecoderConfig {
+pub(crate) struct DecoderConfig {
     /// Rows of the embedding, and columns of the logits.
     pub(crate) vocab_size: usize,
     /// Size of the residual stream.
@@ -125,7 +125,7 @@ impl DecoderConfig {
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for the first setting that no forward pass can be
     /// built from, or that changes one in a way there is no code for.
-    pub fn read(config: &Value) -> Result<Self> {
+    pub(crate) fn read(config: &Value) -> Result<Self> {
         Self::read_with(config, |_| Ok(())).map(|(read, ())| read)
     }
 
@@ -223,7 +223,7 @@ impl DecoderConfig {
     }
 
     /// Weights that one forward reads, embeddings of single tokens aside.
-    pub fn parameters_per_forward(&self) -> usize {
+    pub(crate) fn parameters_per_forward(&self) -> usize {
         let Heads { queries, kv, size } = self.heads;
         let (queries, keys_values) = (product(&[queries, size]), product(&[2, kv, size]));
         let attention = product(&[self.size, sum(&[queries, queries, keys_values])]);
@@ -241,7 +241,7 @@ impl DecoderConfig {
     }
 
     /// Weights of the whole model; a tied head counts once.
-    pub fn parameters(&self) -> usize {
+    pub(crate) fn parameters(&self) -> usize {
         let embedding = if self.tied {
             0
         } else {
@@ -252,7 +252,7 @@ impl DecoderConfig {
 
     /// What the user should know of settings that were not read, and of limits that follow from
     /// others, in sentences.
-    pub fn warnings(&self) -> &[String] {
+    pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }

@@ -13,10 +13,11 @@ use cascade_core::{HiddenLayer, HiddenLayers};
 
 use super::config::Eagle3Config;
 use super::layer::Layer;
-use super::recurrent::Recurrent;
+use super::recurrent::{own_embedding, Recurrent};
 use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::{LinearSpec, Loader, Vocabulary};
-use crate::{DecoderConfig, Error, Result};
+use crate::decoder::DecoderConfig;
+use crate::{Error, Result};
 
 /// The weights of a head.
 #[derive(Debug)]
@@ -65,10 +66,7 @@ impl Eagle3 {
             Some(tokens(weights, own.rows, layer.vocab_size)?)
         };
         Ok(Self {
-            embedding: own
-                .embedding
-                .then(|| loader.table("embed_tokens", false))
-                .transpose()?,
+            embedding: own_embedding(own.embedding, loader)?,
             reads: reads.fold(HiddenLayers::NONE, HiddenLayers::with),
             entering_norm: own
                 .normed_states
@@ -125,9 +123,15 @@ impl Recurrent for Eagle3 {
     }
 
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
-        let table = self.embedding.as_ref().unwrap_or(shared);
-        let norms = [&self.embedding_norm, &self.state_norm];
-        forward.stand_beside(table, states, norms, self.normed_stream);
+        let embeddings = forward.embeddings(self.embedding.as_ref().unwrap_or(shared));
+        let normed = self.state_norm.apply(states);
+        let both = forward.side_by_side(&self.embedding_norm.apply(&embeddings), &normed);
+        let stream = if self.normed_stream {
+            normed
+        } else {
+            states.to_vec()
+        };
+        forward.begin(stream, both);
         self.layer.run(forward);
     }
 

@@ -10,6 +10,7 @@ use cascade_core::{
 use super::observed::Observed;
 use super::{Head, Memory};
 use crate::readout;
+use crate::session::check_call;
 
 /// A [`Scorer`] over a head: a neural drafter that [observes](Scorer::observe) what its target
 /// verified.
@@ -68,32 +69,6 @@ impl HeadSession {
         let known = Some(self.observed.of(text)).filter(|&known| known > 0)?;
         self.head.network.reach(text.len() - known - 1)
     }
-
-    fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
-        if context.is_empty() {
-            return Err(Error::EmptyContext);
-        }
-        let info = self.info();
-        let vocab_size = info.vocab_size;
-        let mut tokens = context.iter().copied().chain(tree.tokens());
-        if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
-            return Err(Error::TokenOutOfVocabulary { token, vocab_size });
-        }
-        let needed = context.len() + tree.height();
-        match info.max_context {
-            Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
-            _ => {}
-        }
-        if let Some(layer) = want.hidden.lacking_in(info.hidden) {
-            let model = "a head";
-            return Err(Error::NoHiddenState { layer, model });
-        }
-        let nodes = tree.len();
-        match info.max_nodes {
-            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Gives all tokens of a row the same logit where it is not a valid distribution; whether one was.
@@ -132,7 +107,10 @@ impl Scorer for HeadSession {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let text = self.text(context);
-        self.check(&text, tree, want)?;
+        if text.is_empty() {
+            return Err(Error::EmptyContext);
+        }
+        check_call(&self.info(), "a head", &text, tree, want)?;
         if self
             .reach_behind(&text)
             .is_none_or(|reach| tree.height() > reach)

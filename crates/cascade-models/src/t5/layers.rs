@@ -2,12 +2,12 @@
 
 use cascade_core::Architecture;
 
-use super::config::relative_position_bucket;
+use super::config::{relative_position_bucket, T5Config};
 use crate::backend::{
     Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
     QkTransform, RelativeBias, Vocabulary,
 };
-use crate::{Result, T5Config};
+use crate::Result;
 
 #[derive(Debug)]
 struct T5<B: Backend> {
@@ -164,14 +164,12 @@ impl T5Config {
             loader.head("lm_head", None)
         })?;
         Ok(Box::new(T5 {
-            activation: self.feed_forward_proj.activation(),
+            activation: self.feed_forward_proj.activation,
             embedding,
             encoder,
             decoder,
             head,
-            scale: self
-                .scales_outputs()
-                .then(|| (self.d_model as f64).powf(-0.5)),
+            scale: self.output_scale(),
         }))
     }
 
@@ -237,7 +235,7 @@ impl T5Config {
         at: &str,
     ) -> Result<FeedForward<B>> {
         let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
-        let input = if self.feed_forward_proj.is_gated() {
+        let input = if self.feed_forward_proj.gated {
             let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
             loader.linear(LinearSpec::new(self.d_model, &parts).gated())
         } else {
