@@ -29,11 +29,11 @@ use crate::{DType, Result};
 
 /// A linear map as a checkpoint has it: one or several matrices `[outputs, inputs]` of the same
 /// input.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LinearSpec<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct LinearSpec {
     /// Names, without the `.weight` or `.bias` at their ends, and outputs. A single part may hold
     /// several below one another.
-    pub(crate) parts: &'a [(String, usize)],
+    pub(crate) parts: Vec<(String, usize)>,
     pub(crate) inputs: usize,
     /// Whether the first half of the outputs is a gate for the second.
     pub(crate) gated: bool,
@@ -41,21 +41,14 @@ pub(crate) struct LinearSpec<'a> {
     pub(crate) bias: bool,
 }
 
-impl<'a> LinearSpec<'a> {
+impl LinearSpec {
     /// A map without bias or gate.
-    pub(crate) fn new(inputs: usize, parts: &'a [(String, usize)]) -> Self {
+    pub(crate) fn new(inputs: usize, parts: impl Into<Vec<(String, usize)>>) -> Self {
         Self {
-            parts,
+            parts: parts.into(),
             inputs,
             gated: false,
             bias: false,
-        }
-    }
-
-    pub(crate) fn gated(self) -> Self {
-        Self {
-            gated: true,
-            ..self
         }
     }
 
@@ -64,45 +57,22 @@ impl<'a> LinearSpec<'a> {
     }
 }
 
-/// What is done to the heads of queries and keys before they are compared: nothing, RoPE, or
-/// QK-norm and then RoPE.
+/// What is done to the heads of queries and keys before they are compared: RoPE, or QK-norm and
+/// then RoPE.
 #[derive(Debug)]
-pub(crate) enum QkTransform<'a, B: Backend> {
-    /// Nothing.
-    None,
-    /// RoPE.
-    Rotated(&'a B::Rotary),
-    /// A norm of each head, then RoPE.
-    NormedAndRotated(&'a HeadNorms<B>, &'a B::Rotary),
+pub(crate) struct QkTransform<'a, B: Backend> {
+    /// Norms of heads of queries and of keys, the same for all heads.
+    pub(crate) norms: Option<&'a [B::Norm; 2]>,
+    pub(crate) rotary: &'a B::Rotary,
 }
 
-/// Norms of heads of queries and keys, the same for all heads.
+/// Which positions self-attention reads, and with what bias.
 #[derive(Debug)]
-pub(crate) struct HeadNorms<B: Backend> {
-    pub(crate) queries: B::Norm,
-    pub(crate) keys: B::Norm,
-}
-
-/// Which positions self-attention reads: all up to the row's own, a sliding window of them, or all
-/// with a bias by distance.
-#[derive(Debug)]
-pub(crate) enum AttentionSpan<'a, B: Backend> {
-    /// All positions.
-    Whole,
-    /// So many positions, the row's own included.
-    Window(NonZeroUsize),
-    /// All positions, with a bias by distance, the same in all layers of a forward.
-    Biased(&'a B::RelativeBias),
-}
-
-impl<B: Backend> AttentionSpan<'_, B> {
-    /// How many positions there are to see at most.
-    pub(crate) fn window(&self) -> Option<NonZeroUsize> {
-        match self {
-            Self::Window(window) => Some(*window),
-            Self::Whole | Self::Biased(_) => None,
-        }
-    }
+pub(crate) struct AttentionSpan<'a, B: Backend> {
+    /// So many positions, the row's own included; all up to that if none is said.
+    pub(crate) window: Option<NonZeroUsize>,
+    /// A bias by distance, the same in all layers of a forward.
+    pub(crate) bias: Option<&'a B::RelativeBias>,
 }
 
 /// Weights in the memory of a backend.
@@ -263,14 +233,14 @@ impl<'a, B: Backend> Loader<'a, B> {
     }
 
     /// A linear map.
-    pub(crate) fn linear(&mut self, spec: LinearSpec<'_>) -> Result<B::Linear> {
+    pub(crate) fn linear(&mut self, spec: LinearSpec) -> Result<B::Linear> {
         let (mut parts, mut bias) = (Vec::new(), Vec::new());
         for (name, outputs) in spec.parts {
-            let tensor = self.tensor(name);
-            parts.push(self.backend.matrix(&tensor, [*outputs, spec.inputs])?);
+            let tensor = self.tensor(&name);
+            parts.push(self.backend.matrix(&tensor, [outputs, spec.inputs])?);
             if spec.bias {
                 let name = format!("{name}.bias");
-                bias.extend(self.weights.read(&name, &[*outputs], Role::Bias)?);
+                bias.extend(self.weights.read(&name, &[outputs], Role::Bias)?);
             }
         }
         let bias = spec.bias.then_some(bias);
@@ -297,7 +267,7 @@ pub(crate) trait Forward<B: Backend> {
     fn enter(&mut self, layer: usize);
 
     /// Norm to queries, and keys and values of `layer` of the sequence.
-    fn project(&mut self, linear: &B::Linear, transform: QkTransform<'_, B>, layer: usize);
+    fn project(&mut self, linear: &B::Linear, transform: Option<QkTransform<'_, B>>, layer: usize);
 
     /// Norm to queries.
     fn project_queries(&mut self, linear: &B::Linear);

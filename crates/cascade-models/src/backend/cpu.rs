@@ -100,25 +100,6 @@ impl HeadTransform<'_> {
     }
 }
 
-/// How heads of queries are changed, and those of keys.
-fn head_transforms<'a>(transform: &QkTransform<'a, Cpu>) -> [HeadTransform<'a>; 2] {
-    match transform {
-        QkTransform::None => [HeadTransform::NONE; 2],
-        QkTransform::Rotated(rotary) => {
-            [HeadTransform {
-                norm: None,
-                rotary: Some(rotary),
-            }; 2]
-        }
-        QkTransform::NormedAndRotated(norms, rotary) => {
-            [&norms.queries, &norms.keys].map(|norm| HeadTransform {
-                norm: Some(norm),
-                rotary: Some(rotary),
-            })
-        }
-    }
-}
-
 impl Rotary {
     /// Rotates a head of a row at `position`.
     fn rotate(&self, head: &mut [f32], position: u32) {
@@ -416,9 +397,14 @@ impl Forward<Cpu> for CpuForward<'_> {
         self.stream = stream;
     }
 
-    fn project(&mut self, linear: &Map, transform: QkTransform<'_, Cpu>, layer: usize) {
+    fn project(&mut self, linear: &Map, transform: Option<QkTransform<'_, Cpu>>, layer: usize) {
         let features = linear.linear.forward(&self.normed);
-        let [of_queries, of_keys] = head_transforms(&transform);
+        let transform = transform.as_ref();
+        let norms = transform.and_then(|transform| transform.norms);
+        let [of_queries, of_keys] = [0, 1].map(|i| HeadTransform {
+            norm: norms.map(|norms| &norms[i]),
+            rotary: transform.map(|transform| transform.rotary),
+        });
         let heads @ Heads { queries, size, .. } = self.info.heads;
         self.each_text(&features, |text, features| {
             text.take_queries(heads, features, of_queries);
@@ -453,7 +439,7 @@ impl Forward<Cpu> for CpuForward<'_> {
         let heads = self.info.heads;
         let texts = self.texts.iter_mut().map(|text| {
             let rows = text.input.rows;
-            let bias = text.biases.of(span.window(), || rows.score_bias(&span));
+            let bias = text.biases.of(span.window, || rows.score_bias(&span));
             TextAttention {
                 queries: &text.queries,
                 keys_values: text.input.sequence.keys_values(layer, rows.keys()),

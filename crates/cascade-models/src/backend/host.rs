@@ -129,10 +129,10 @@ impl HostRows<'_> {
 
     /// What is added to the scores of self-attention.
     pub(super) fn score_bias(&self, span: &AttentionSpan<'_, Cpu>) -> HostBias {
-        match span {
-            AttentionSpan::Biased(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
-            AttentionSpan::Whole | AttentionSpan::Window(_) => {
-                let mask = self.mask(span.window());
+        match span.bias {
+            Some(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
+            None => {
+                let mask = self.mask(span.window);
                 mask.map_or(HostBias::None, HostBias::Shared)
             }
         }

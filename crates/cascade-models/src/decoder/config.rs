@@ -104,14 +104,12 @@ const MOST_POSITIONS: usize = 1 << 20;
 /// The heads of a model of this size.
 fn heads(settings: &mut Settings<'_>, family: &Family, size: usize) -> Result<Heads> {
     let queries = settings.size("num_attention_heads")?;
-    let kv = match settings.stated("num_key_value_heads") {
-        None => family.kv_heads,
-        Some(_) => settings.optional_size("num_key_value_heads")?,
+    let mut size_or = |key, absent| match settings.stated(key) {
+        None => Ok(absent),
+        Some(_) => settings.optional_size(key),
     };
-    let head = match settings.stated("head_dim") {
-        None => family.head_dim,
-        Some(_) => settings.optional_size("head_dim")?,
-    };
+    let kv = size_or("num_key_value_heads", family.kv_heads)?;
+    let head = size_or("head_dim", family.head_dim)?;
     Ok(Heads {
         queries,
         kv: kv.unwrap_or(queries),

@@ -35,10 +35,10 @@ impl Eagle {
         loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let size = layer.size;
-        let fuse = [("fc".to_owned(), size)];
+        let fuse = LinearSpec::new(2 * size, [("fc".to_owned(), size)]);
         Ok(Self {
             embedding: own_embedding(own.embedding, loader)?,
-            fuse: loader.linear(LinearSpec::new(2 * size, &fuse).with_bias(own.fuse_bias))?,
+            fuse: loader.linear(fuse.with_bias(own.fuse_bias))?,
             layer: Layer::load(layer, "layers.0", size, positions, loader)?,
         })
     }

@@ -57,8 +57,6 @@ impl Eagle3 {
     ) -> Result<Self> {
         let at = own.layer;
         let (size, states) = (layer.size, own.reads.len() * own.target_size);
-        let fuse = [("fc".to_owned(), size)];
-        let lm_head = [("lm_head".to_owned(), own.rows)];
         let reads = own.reads.iter().map(|&layer| HiddenLayer::Entering(layer));
         let tokens = if own.rows == layer.vocab_size {
             None
@@ -72,14 +70,14 @@ impl Eagle3 {
                 .normed_states
                 .then(|| loader.norm_of("input_norm", states))
                 .transpose()?,
-            fuse: loader.linear(LinearSpec::new(states, &fuse))?,
+            fuse: loader.linear(LinearSpec::new(states, [("fc".to_owned(), size)]))?,
             embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
             state_norm: loader.norm(&format!("{at}.hidden_norm"))?,
             normed_stream: own.normed_stream,
             layer: Layer::load(layer, at, 2 * size, positions, loader)?,
             norm: loader.norm("norm")?,
             normed_output: own.normed_output,
-            head: loader.linear(LinearSpec::new(size, &lm_head))?,
+            head: loader.linear(LinearSpec::new(size, [("lm_head".to_owned(), own.rows)]))?,
             tokens,
             vocab_size: layer.vocab_size,
         })

@@ -37,8 +37,7 @@ impl Heads {
         let MedusaShape { blocks, at, .. } = shape;
         let (size, vocab_size) = (loader.info.size, loader.info.vocab_size);
         let mut linear = |name: String, outputs: usize, bias: bool| {
-            let parts = [(name, outputs)];
-            loader.linear(LinearSpec::new(size, &parts).with_bias(bias))
+            loader.linear(LinearSpec::new(size, [(name, outputs)]).with_bias(bias))
         };
         let heads = (0..shape.heads).map(|head| {
             let own = 0..*blocks;

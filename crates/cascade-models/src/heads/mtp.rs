@@ -47,7 +47,7 @@ impl Mtp {
             embedding_norm: norm("token_layernorm")?,
             attention_norm: norm("input_layernorm")?,
             norm: norm("final_layernorm")?,
-            fuse: loader.linear(LinearSpec::new(2 * size, &fuse))?,
+            fuse: loader.linear(LinearSpec::new(2 * size, fuse))?,
             layer: Layer::load(layer, LAYER, size, positions, loader)?,
         })
     }

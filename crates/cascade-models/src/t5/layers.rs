@@ -5,7 +5,7 @@ use cascade_core::Architecture;
 use super::config::{relative_position_bucket, T5Config};
 use crate::backend::{
     Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
-    QkTransform, RelativeBias, Vocabulary,
+    RelativeBias, Vocabulary,
 };
 use crate::Result;
 
@@ -58,6 +58,13 @@ impl<B: Backend, C> Stack<B, C> {
         let layer = self.layers.get(layer);
         layer.map_or(&self.norm, |layer| &layer.norm)
     }
+
+    fn span(&self) -> AttentionSpan<'_, B> {
+        AttentionSpan {
+            window: None,
+            bias: Some(&self.bias),
+        }
+    }
 }
 
 impl<B: Backend> T5<B> {
@@ -81,12 +88,12 @@ impl<B: Backend> Layers<B> for T5<B> {
         for (i, layer) in decoder.layers.iter().enumerate() {
             let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
             forward.enter(i);
-            forward.project(&layer.qkv, QkTransform::None, i);
+            forward.project(&layer.qkv, None, i);
             if !logits && i + 1 == decoder.layers.len() {
                 // All keys and values are there.
                 return;
             }
-            forward.attend(AttentionSpan::Biased(&decoder.bias), i);
+            forward.attend(decoder.span(), i);
             forward.add_attended(&layer.output, &cross.norm);
             forward.project_queries(&cross.queries);
             forward.attend_source(i);
@@ -112,8 +119,8 @@ impl<B: Backend> Layers<B> for T5<B> {
         let encoder = &self.encoder;
         forward.embed(&self.embedding, encoder.norm(0));
         for (i, layer) in encoder.layers.iter().enumerate() {
-            forward.project(&layer.qkv, QkTransform::None, 0);
-            forward.attend(AttentionSpan::Biased(&encoder.bias), 0);
+            forward.project(&layer.qkv, None, 0);
+            forward.attend(encoder.span(), 0);
             forward.add_attended(&layer.output, &layer.feed_forward.norm);
             self.feed_forward(&layer.feed_forward, encoder.norm(i + 1), forward);
         }
@@ -210,13 +217,13 @@ impl T5Config {
         let parts = parts
             .iter()
             .map(|part| (format!("{at}.{part}"), self.inner()));
-        loader.linear(LinearSpec::new(self.d_model, &parts.collect::<Vec<_>>()))
+        loader.linear(LinearSpec::new(self.d_model, parts.collect::<Vec<_>>()))
     }
 
     /// The linear map of what attention gave.
     fn output<B: Backend>(&self, loader: &mut Loader<'_, B>, at: &str) -> Result<B::Linear> {
         let parts = [(format!("{at}.o"), self.d_model)];
-        loader.linear(LinearSpec::new(self.inner(), &parts))
+        loader.linear(LinearSpec::new(self.inner(), parts))
     }
 
     fn cross<B: Backend>(&self, loader: &mut Loader<'_, B>, at: &str) -> Result<CrossAttention<B>> {
@@ -235,16 +242,17 @@ impl T5Config {
         at: &str,
     ) -> Result<FeedForward<B>> {
         let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
-        let input = if self.feed_forward_proj.gated {
-            let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
-            loader.linear(LinearSpec::new(self.d_model, &parts).gated())
-        } else {
-            loader.linear(LinearSpec::new(self.d_model, &[dense("wi", self.d_ff)]))
-        }?;
+        let gated = self.feed_forward_proj.gated;
+        let parts: &[&str] = if gated { &["wi_0", "wi_1"] } else { &["wi"] };
+        let parts: Vec<_> = parts.iter().map(|part| dense(part, self.d_ff)).collect();
+        let input = LinearSpec {
+            gated,
+            ..LinearSpec::new(self.d_model, parts)
+        };
         Ok(FeedForward {
             norm: loader.norm(&format!("{at}.layer_norm"))?,
-            input,
-            output: loader.linear(LinearSpec::new(self.d_ff, &[dense("wo", self.d_model)]))?,
+            input: loader.linear(input)?,
+            output: loader.linear(LinearSpec::new(self.d_ff, [dense("wo", self.d_model)]))?,
         })
     }
 
