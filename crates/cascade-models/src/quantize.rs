@@ -119,10 +119,10 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
     let family = family(config)?;
     let Heads { queries, kv, size } = config.heads;
     let (keys, factors) = decoder_keys(config)?;
-    let parameters = |tied| {
-        let config = config.clone();
-        DecoderConfig { tied, ..config }.parameters()
-    };
+    let (tied, embedding) = (
+        config.parameters_per_forward(),
+        config.vocab_size * config.size,
+    );
     let window = window(config);
     Ok(Description {
         family,
@@ -142,7 +142,7 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
         window: window.map(NonZeroUsize::get),
         keys,
         factors,
-        parameters: (parameters(true), parameters(false)),
+        parameters: (tied, tied + embedding),
     })
 }
 
@@ -258,14 +258,13 @@ fn t5(config: &T5Config) -> Expressible<Description> {
     if farthest != 128 {
         return Err(format!("a relative_attention_max_distance of {farthest}"));
     }
-    let parameters = |tie_word_embeddings| {
-        let config = config.clone();
-        let tied = T5Config {
-            tie_word_embeddings,
-            ..config
-        };
-        tied.parameters()
+    let embedding = config.vocab_size * config.d_model;
+    let own = if config.tie_word_embeddings {
+        0
+    } else {
+        embedding
     };
+    let tied = config.parameters() - own;
     Ok(Description {
         family: Family::T5,
         vocab_size: config.vocab_size,
@@ -279,7 +278,7 @@ fn t5(config: &T5Config) -> Expressible<Description> {
         window: None,
         keys: t5_keys(config),
         factors: None,
-        parameters: (parameters(true), parameters(false)),
+        parameters: (tied, tied + embedding),
     })
 }
 

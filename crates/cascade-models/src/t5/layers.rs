@@ -13,27 +13,28 @@ use crate::Result;
 struct T5<B: Backend> {
     activation: Activation,
     embedding: B::Table,
-    encoder: Stack<B, ()>,
-    decoder: Stack<B, CrossAttention<B>>,
+    encoder: Stack<B>,
+    decoder: Stack<B>,
     head: B::Linear,
     /// What hidden states are multiplied with before the head: d_model^-0.5 in T5 v1.0.
     scale: Option<f64>,
 }
 
-/// A stack of layers; `C` is what there is between self-attention and feed-forward.
+/// The layers of the encoder, or of the decoder.
 #[derive(Debug)]
-struct Stack<B: Backend, C> {
+struct Stack<B: Backend> {
     bias: B::RelativeBias,
-    layers: Vec<Layer<B, C>>,
+    layers: Vec<Layer<B>>,
     norm: B::Norm,
 }
 
 #[derive(Debug)]
-struct Layer<B: Backend, C> {
+struct Layer<B: Backend> {
     norm: B::Norm,
     qkv: B::Linear,
     output: B::Linear,
-    cross: C,
+    /// What a decoder has between self-attention and feed-forward.
+    cross: Option<CrossAttention<B>>,
     feed_forward: FeedForward<B>,
 }
 
@@ -52,55 +53,50 @@ struct FeedForward<B: Backend> {
     output: B::Linear,
 }
 
-impl<B: Backend, C> Stack<B, C> {
+impl<B: Backend> Stack<B> {
     /// The norm after the layers before number `layer`.
     fn norm(&self, layer: usize) -> &B::Norm {
         let layer = self.layers.get(layer);
         layer.map_or(&self.norm, |layer| &layer.norm)
     }
-
-    fn span(&self) -> AttentionSpan<'_, B> {
-        AttentionSpan {
-            window: None,
-            bias: Some(&self.bias),
-        }
-    }
 }
 
 impl<B: Backend> T5<B> {
-    fn feed_forward(&self, layer: &FeedForward<B>, next: &B::Norm, forward: &mut dyn Forward<B>) {
-        forward.activate(&layer.input, self.activation);
-        forward.add_inner(&layer.output, next);
-    }
-
-    /// Keys and values of every decoder layer's cross-attention, from the encoder's last norm.
-    fn read_source(&self, forward: &mut dyn Forward<B>) {
-        for (i, layer) in self.decoder.layers.iter().enumerate() {
-            forward.project_source(&layer.cross.keys_values, i);
+    /// Takes tokens through a stack: as far as its last norm, or as the keys and values of all its
+    /// layers.
+    fn run(&self, stack: &Stack<B>, forward: &mut dyn Forward<B>, whole: bool) {
+        forward.embed(&self.embedding, stack.norm(0));
+        for (i, layer) in stack.layers.iter().enumerate() {
+            let feed_forward = &layer.feed_forward;
+            // An encoder keeps those of one layer.
+            let at = if layer.cross.is_some() { i } else { 0 };
+            forward.enter(i);
+            forward.project(&layer.qkv, None, at);
+            if !whole && i + 1 == stack.layers.len() {
+                return;
+            }
+            let (window, bias) = (None, Some(&stack.bias));
+            forward.attend(AttentionSpan { window, bias }, at);
+            if let Some(cross) = &layer.cross {
+                forward.add_attended(&layer.output, &cross.norm);
+                forward.project_queries(&cross.queries);
+                forward.attend_source(i);
+                forward.add_attended(&cross.output, &feed_forward.norm);
+            } else {
+                forward.add_attended(&layer.output, &feed_forward.norm);
+            }
+            forward.activate(&feed_forward.input, self.activation);
+            forward.add_inner(&feed_forward.output, stack.norm(i + 1));
         }
     }
 }
 
 impl<B: Backend> Layers<B> for T5<B> {
     fn decode(&self, forward: &mut dyn Forward<B>, logits: bool) {
-        let decoder = &self.decoder;
-        forward.embed(&self.embedding, decoder.norm(0));
-        for (i, layer) in decoder.layers.iter().enumerate() {
-            let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
-            forward.enter(i);
-            forward.project(&layer.qkv, None, i);
-            if !logits && i + 1 == decoder.layers.len() {
-                // All keys and values are there.
-                return;
-            }
-            forward.attend(decoder.span(), i);
-            forward.add_attended(&layer.output, &cross.norm);
-            forward.project_queries(&cross.queries);
-            forward.attend_source(i);
-            forward.add_attended(&cross.output, &feed_forward.norm);
-            self.feed_forward(feed_forward, decoder.norm(i + 1), forward);
+        self.run(&self.decoder, forward, logits);
+        if logits {
+            forward.logits(&self.head, self.scale);
         }
-        forward.logits(&self.head, self.scale);
     }
 
     fn vocabulary(&self) -> Vocabulary<'_, B> {
@@ -116,15 +112,11 @@ impl<B: Backend> Layers<B> for T5<B> {
     }
 
     fn encode(&self, forward: &mut dyn Forward<B>) {
-        let encoder = &self.encoder;
-        forward.embed(&self.embedding, encoder.norm(0));
-        for (i, layer) in encoder.layers.iter().enumerate() {
-            forward.project(&layer.qkv, None, 0);
-            forward.attend(encoder.span(), 0);
-            forward.add_attended(&layer.output, &layer.feed_forward.norm);
-            self.feed_forward(&layer.feed_forward, encoder.norm(i + 1), forward);
+        self.run(&self.encoder, forward, true);
+        let cross = self.decoder.layers.iter().flat_map(|layer| &layer.cross);
+        for (i, cross) in cross.enumerate() {
+            forward.project_source(&cross.keys_values, i);
         }
-        self.read_source(forward);
     }
 }
 
@@ -162,9 +154,8 @@ impl T5Config {
         let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
         let tied = self.tie_word_embeddings && !own_head;
         let embedding = loader.table(embedding_name, tied)?;
-        let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
-        let cross = |loader: &mut Loader<'_, B>, at: &str| self.cross(loader, at);
-        let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
+        let encoder = self.stack(loader, "encoder", self.num_layers)?;
+        let decoder = self.stack(loader, "decoder", self.decoder_layers())?;
         let head = (if tied {
             loader.head(embedding_name, Some(&embedding))
         } else {
@@ -180,13 +171,12 @@ impl T5Config {
         }))
     }
 
-    fn stack<B: Backend, C>(
+    fn stack<B: Backend>(
         &self,
         loader: &mut Loader<'_, B>,
         name: &str,
         layers: usize,
-        cross: impl Fn(&mut Loader<'_, B>, &str) -> Result<C>,
-    ) -> Result<Stack<B, C>> {
+    ) -> Result<Stack<B>> {
         // Cross-attention comes between self-attention and feed-forward; only decoders have it.
         let last = if name == "encoder" { 1 } else { 2 };
         let layer = |i| {
@@ -196,7 +186,10 @@ impl T5Config {
                 norm: loader.norm(&format!("{at}.0.layer_norm"))?,
                 qkv: self.heads(loader, &attention, &["q", "k", "v"])?,
                 output: self.output(loader, &attention)?,
-                cross: cross(loader, &format!("{at}.1"))?,
+                cross: match last {
+                    1 => None,
+                    _ => Some(self.cross(loader, &format!("{at}.1"))?),
+                },
                 feed_forward: self.feed_forward(loader, &format!("{at}.{last}"))?,
             })
         };
