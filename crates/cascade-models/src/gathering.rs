@@ -92,8 +92,11 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
     }
-    let needs: Vec<_> = calls.iter().map(RowsNeeded::by).collect();
-    let shares = shares_of_those_not_waiting(&needs, waiting(&calls), company);
+    let of_calls = calls.iter().zip(waiting(&calls));
+    let needs: Vec<_> = of_calls
+        .map(|(call, waits)| (!waits).then(|| RowsNeeded::by(call)))
+        .collect();
+    let shares = shares(&needs, CHUNK, company);
     let rows: Vec<_> = calls
         .iter_mut()
         .zip(&shares)
@@ -116,29 +119,11 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
     Forward {
         answers: calls.map(|(call, share)| take(call, *share)).collect(),
         rows: computed,
-        reads_prompt: needs.iter().zip(&shares).any(reads_prompt),
+        reads_prompt: needs
+            .iter()
+            .zip(&shares)
+            .any(|(need, share)| share.is_some() && need.is_some_and(RowsNeeded::is_prompt)),
     }
-}
-
-/// Whether a call reads a prompt in this forward.
-fn reads_prompt((need, share): (&RowsNeeded, &Option<usize>)) -> bool {
-    need.is_prompt() && share.is_some()
-}
-
-/// Tokens of the context that each call may append; none for calls that wait.
-fn shares_of_those_not_waiting(
-    needs: &[RowsNeeded],
-    waiting: Vec<bool>,
-    company: Company,
-) -> Vec<Option<usize>> {
-    let taking_part: Vec<_> = needs
-        .iter()
-        .zip(&waiting)
-        .filter_map(|(need, waits)| (!waits).then_some(*need))
-        .collect();
-    let mut shares = shares(&taking_part, CHUNK, company).into_iter();
-    let share = |waits| if waits { None } else { shares.next().flatten() };
-    waiting.into_iter().map(share).collect()
 }
 
 /// Which calls wait for the end of an older one, which computes what they can take over.
@@ -184,17 +169,22 @@ impl RowsNeeded {
 const PROMPT_ROWS_BESIDE_OTHERS: (usize, usize) = (16, 64);
 
 /// How many tokens of the context each call has computed in the next forward, the oldest call
-/// first; `None` for those that wait for a later one.
+/// first; `None` for those that wait for a later one or for an older call.
 ///
 /// There are about `most` rows at most. Prompts share what the others leave of it, and take turns
 /// if that is little.
-fn shares(needs: &[RowsNeeded], most: usize, company: Company) -> Vec<Option<usize>> {
+fn shares(needs: &[Option<RowsNeeded>], most: usize, company: Company) -> Vec<Option<usize>> {
     let mut left = most;
     let mut shares = vec![None; needs.len()];
-    for (share, need) in shares.iter_mut().zip(needs) {
+    let needs = || {
+        (0..)
+            .zip(needs)
+            .filter_map(|(call, need)| Some((call, (*need)?)))
+    };
+    for (call, need) in needs().filter(|(_, need)| !need.is_prompt()) {
         let rows = need.context + need.nodes;
-        if !need.is_prompt() && (rows <= left || left == most) {
-            *share = Some(need.context);
+        if rows <= left || left == most {
+            shares[call] = Some(need.context);
             left = left.saturating_sub(rows);
         }
     }
@@ -202,10 +192,10 @@ fn shares(needs: &[RowsNeeded], most: usize, company: Company) -> Vec<Option<usi
         let (least, most) = PROMPT_ROWS_BESIDE_OTHERS;
         left = left.clamp(least, most);
     }
-    for (share, need) in shares.iter_mut().zip(needs) {
-        if need.is_prompt() && left > 0 {
+    for (call, need) in needs().filter(|(_, need)| need.is_prompt()) {
+        if left > 0 {
             let allowed = need.context.min(left);
-            *share = Some(allowed);
+            shares[call] = Some(allowed);
             left -= allowed;
         }
     }
@@ -217,10 +207,8 @@ mod tests {
     use super::*;
 
     fn of(needs: &[(usize, usize)]) -> Vec<Option<usize>> {
-        let needs: Vec<RowsNeeded> = needs
-            .iter()
-            .map(|&(context, nodes)| RowsNeeded { context, nodes })
-            .collect();
+        let need = |&(context, nodes): &(usize, usize)| Some(RowsNeeded { context, nodes });
+        let needs: Vec<_> = needs.iter().map(need).collect();
         shares(&needs, 512, Company::Alone)
     }
 
@@ -250,10 +238,10 @@ mod tests {
 
     #[test]
     fn prompts_hold_up_no_other_model_for_long() {
-        let prompt = RowsNeeded {
+        let prompt = Some(RowsNeeded {
             context: 1900,
             nodes: 0,
-        };
+        });
         let (_, share) = PROMPT_ROWS_BESIDE_OTHERS;
         assert_eq!(shares(&[prompt], 512, Company::OthersWait), [Some(share)]);
         assert_eq!(shares(&[prompt], 512, Company::Alone), [Some(512)]);

@@ -71,22 +71,17 @@ impl Drop for CountedBytes {
 impl Model {
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn session(self: &Arc<Self>) -> Session {
-        Session::new(Arc::clone(self))
+        Session {
+            model: Arc::clone(self),
+            source: Vec::new(),
+            cache: Cache::new(self.network().sequence()),
+            sharing: Sharing::default(),
+            counted: CountedBytes::default(),
+        }
     }
 }
 
 impl Session {
-    /// A session that has seen nothing yet. Allocates nothing.
-    pub fn new(model: Arc<Model>) -> Self {
-        Self {
-            cache: Cache::new(model.network().sequence()),
-            source: Vec::new(),
-            sharing: Sharing::default(),
-            counted: CountedBytes::default(),
-            model,
-        }
-    }
-
     /// Has it share what it reads from now on, and has read, with other sessions, or with nobody.
     /// No answer changes by it.
     pub fn share_prefixes(&mut self, prefixes: Option<Arc<SharedPrefixes>>) {

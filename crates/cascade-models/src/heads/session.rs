@@ -50,11 +50,6 @@ impl HeadSession {
         }
     }
 
-    /// The head it scores with.
-    pub fn head(&self) -> &Arc<Head> {
-        &self.head
-    }
-
     /// What the target's decoder reads of a context: the token that it begins with, if there is
     /// one, goes before it.
     fn text<'a>(&self, context: &'a [TokenId]) -> Cow<'a, [TokenId]> {
