@@ -10,12 +10,12 @@
 #[cfg(feature = "candle")]
 pub(crate) mod candle;
 pub(crate) mod cpu;
-pub(crate) mod host;
+mod host;
+pub(crate) mod network;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 pub use cpu::compute_threads;
 
@@ -23,7 +23,6 @@ pub(crate) use self::host::RelativeBias;
 pub(crate) use crate::info::{Heads, ModelInfo};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
 
-use crate::config::ModelConfig;
 use crate::weights::{Provider, Role};
 use crate::{DType, Result};
 
@@ -328,20 +327,10 @@ pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
 pub(crate) struct BackendNetwork<B: Backend> {
     pub(crate) backend: B,
     pub(crate) info: ModelInfo,
-    layers: Box<dyn Layers<B>>,
+    pub(crate) layers: Box<dyn Layers<B>>,
 }
 
 impl<B: Backend> BackendNetwork<B> {
-    /// Loads the layers of a model.
-    pub(crate) fn load(config: &ModelConfig, mut loader: Loader<'_, B>) -> Result<Arc<Self>> {
-        let layers = config.layers(&mut loader)?;
-        Ok(Arc::new(Self {
-            backend: loader.backend,
-            info: loader.info,
-            layers,
-        }))
-    }
-
     /// Bytes of keys and values that the layers keep of one position of a sequence; those of a
     /// position of the source are as many.
     pub(crate) fn bytes_per_position(&self) -> usize {

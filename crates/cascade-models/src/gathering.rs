@@ -10,7 +10,7 @@ pub use batcher::{BatchCounts, BatchedSession, Batcher, Participant, TakesPart};
 use cascade_core::{Result, Scorer, Scores, TokenId, TokenTree, Want};
 pub use workers::Workers;
 
-use crate::network::CHUNK;
+use crate::backend::network::CHUNK;
 use crate::session::{Scoring, Session};
 
 /// A call of [`score`](cascade_core::Scorer::score) among several.
@@ -92,10 +92,7 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
     }
-    let of_calls = calls.iter().zip(waiting(&calls));
-    let needs: Vec<_> = of_calls
-        .map(|(call, waits)| (!waits).then(|| RowsNeeded::by(call)))
-        .collect();
+    let needs = needs(&calls);
     let shares = shares(&needs, CHUNK, company);
     let rows: Vec<_> = calls
         .iter_mut()
@@ -124,6 +121,14 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
             .zip(&shares)
             .any(|(need, share)| share.is_some() && need.is_some_and(RowsNeeded::is_prompt)),
     }
+}
+
+/// What each call needs, unless it waits.
+fn needs(calls: &[(&mut Session, &mut Scoring)]) -> Vec<Option<RowsNeeded>> {
+    let calls = calls.iter().zip(waiting(calls));
+    calls
+        .map(|(call, waits)| (!waits).then(|| RowsNeeded::by(call)))
+        .collect()
 }
 
 /// Which calls wait for the end of an older one, which computes what they can take over.

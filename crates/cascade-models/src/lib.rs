@@ -31,7 +31,6 @@ mod info;
 mod load;
 mod memory;
 mod model;
-mod network;
 mod plan;
 mod prefixes;
 mod quantize;

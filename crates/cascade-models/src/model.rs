@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use cascade_core::{Architecture, HiddenLayers, ScorerInfo, LARGEST_FORWARD};
 
+#[cfg(feature = "candle")]
+use crate::backend::candle::Candle;
 use crate::backend::cpu::Cpu;
-use crate::backend::{BackendNetwork, ModelInfo};
+use crate::backend::network::Network;
+use crate::backend::{Backend, BackendNetwork, Loader, ModelInfo};
 use crate::config::ModelConfig;
 use crate::dtype::Types;
-use crate::network::Network;
 use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
@@ -30,7 +32,15 @@ impl Model {
         device: &Device,
         types: Types,
     ) -> crate::Result<Self> {
-        let network = Network::load(config, weights, device, types)?;
+        let dtype = types.weights;
+        let network = match device {
+            Device::Cpu => Network::Cpu(load(config, weights, dtype, Cpu::new(types.cache)?)?),
+            #[cfg(feature = "candle")]
+            Device::Candle(device) => {
+                let backend = Candle::new(device, types)?;
+                Network::Candle(load(config, weights, dtype, backend)?)
+            }
+        };
         let described = config.info();
         let of_settings = config.warnings().iter().cloned();
         Ok(Self {
@@ -179,6 +189,28 @@ impl Model {
     pub(crate) fn on_cpu(&self) -> Option<&Arc<BackendNetwork<Cpu>>> {
         self.network.on_cpu()
     }
+}
+
+/// Loads a model onto a backend.
+fn load<B: Backend>(
+    config: &ModelConfig,
+    weights: &dyn Provider,
+    dtype: DType,
+    backend: B,
+) -> crate::Result<Arc<BackendNetwork<B>>> {
+    let info = config.info();
+    let mut loader = Loader {
+        info,
+        weights,
+        dtype,
+        backend,
+    };
+    let layers = config.layers(&mut loader)?;
+    Ok(Arc::new(BackendNetwork {
+        backend: loader.backend,
+        info,
+        layers,
+    }))
 }
 
 /// The largest tree that is scored: the one whose attention to itself and whose logits take no more

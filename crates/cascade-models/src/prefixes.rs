@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cascade_core::TokenId;
 use cascade_cpu::{Cache, Page, PAGE_SLOTS};
 
-use crate::network::HostSequence;
+use crate::backend::network::HostSequence;
 use crate::Model;
 
 /// Keys and values that the sessions of some texts share: whose contexts begin alike for 64 tokens

@@ -9,7 +9,7 @@ use cascade_core::{
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::network::{NewRows, Read, Sequence, CHUNK};
+use crate::backend::network::{NewRows, Read, Sequence, CHUNK};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
 use crate::Model;

@@ -11,7 +11,7 @@ use cascade_cpu::{Cache, CacheShape, ScoreBias};
 
 use super::cpu::{run, Cpu, CpuForward};
 use super::{AttentionSpan, BackendNetwork, ModelInfo};
-use crate::network::{HostSequence, NewRows, Read};
+use crate::backend::network::{HostSequence, NewRows, Read};
 use crate::plan::Plan;
 use crate::{readout, Error, Result};
 

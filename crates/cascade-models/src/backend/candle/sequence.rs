@@ -6,8 +6,8 @@ use super::cache::CandleCache;
 use super::forward::{CandleForward, Outputs, Wanted};
 use super::Candle;
 use crate::backend::host::HostRows;
+use crate::backend::network::{NewRows, Read, Sequence};
 use crate::backend::{BackendNetwork, CacheShape};
-use crate::network::{NewRows, Read, Sequence};
 use crate::plan::Plan;
 use crate::{readout, Error};
 

@@ -6,14 +6,10 @@ use cascade_core::{HiddenLayers, Result, Scores, TokenId, Want};
 use cascade_cpu::Cache;
 
 #[cfg(feature = "candle")]
-use crate::backend::candle::{self, Candle, CandleSequence};
-use crate::backend::cpu::Cpu;
-use crate::backend::{host, Backend, BackendNetwork, HeldWeights, Loader};
-use crate::config::ModelConfig;
-use crate::dtype::Types;
+use super::candle::{self, Candle, CandleSequence};
+use super::cpu::Cpu;
+use super::{host, Backend, BackendNetwork, HeldWeights};
 use crate::plan::Plan;
-use crate::weights::Provider;
-use crate::Device;
 
 /// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,
 /// which bounds the memory that a forward takes.
@@ -28,39 +24,6 @@ pub(crate) enum Network {
 }
 
 impl Network {
-    /// Loads a model onto the backend for a device and type.
-    pub(crate) fn load(
-        config: &ModelConfig,
-        weights: &dyn Provider,
-        device: &Device,
-        types: Types,
-    ) -> crate::Result<Self> {
-        let (info, dtype) = (config.info(), types.weights);
-        match device {
-            Device::Cpu => {
-                let backend = Cpu::new(types.cache)?;
-                let loader = Loader {
-                    info,
-                    weights,
-                    dtype,
-                    backend,
-                };
-                BackendNetwork::load(config, loader).map(Self::Cpu)
-            }
-            #[cfg(feature = "candle")]
-            Device::Candle(device) => {
-                let backend = Candle::new(device, types)?;
-                let loader = Loader {
-                    info,
-                    weights,
-                    dtype,
-                    backend,
-                };
-                BackendNetwork::load(config, loader).map(Self::Candle)
-            }
-        }
-    }
-
     /// How its matrices are held.
     pub(crate) fn held(&self) -> &HeldWeights {
         match self {
