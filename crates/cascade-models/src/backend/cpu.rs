@@ -300,8 +300,9 @@ impl<'a> Text<'a> {
 
     /// Keeps the rows of `values` of which hidden states are wanted.
     fn keep_hidden(&mut self, layer: HiddenLayer, values: &[f32], size: usize) {
-        if self.input.hidden.contains(layer) {
-            let rows = values[values.len() - self.input.hidden_rows * size..].to_vec();
+        let wanted = self.input.wanted;
+        if wanted.hidden.contains(layer) {
+            let rows = values[values.len() - wanted.hidden_rows * size..].to_vec();
             self.answer.hidden.push((layer, Matrix::new(size, rows)));
         }
     }
@@ -357,7 +358,7 @@ impl<'a> CpuForward<'a> {
         let (size, normed) = (self.info.size, std::mem::take(&mut self.normed));
         let mut wanted = Vec::new();
         self.each_text(&normed, |text, rows| {
-            wanted.extend_from_slice(&rows[rows.len() - text.input.wanted * size..]);
+            wanted.extend_from_slice(&rows[rows.len() - text.input.wanted.logits * size..]);
         });
         wanted
     }
@@ -496,7 +497,7 @@ impl Forward<Cpu> for CpuForward<'_> {
         let mut logits = head.linear.forward(&wanted);
         // From the last text, so that the logits of a single one are not copied.
         for text in self.texts.iter_mut().rev() {
-            let own = text.input.wanted * self.info.vocab_size;
+            let own = text.input.wanted.logits * self.info.vocab_size;
             text.answer.logits = logits.split_off(logits.len() - own);
         }
     }

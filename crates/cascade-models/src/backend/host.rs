@@ -4,14 +4,12 @@ use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cascade_core::{
-    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId,
-};
+use cascade_core::{HiddenLayer, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{Cache, CacheShape, ScoreBias};
 
 use super::cpu::{run, Cpu, CpuForward};
+use super::network::{HostSequence, NewRows, Read, Wanted};
 use super::{AttentionSpan, BackendNetwork, ModelInfo};
-use crate::backend::network::{HostSequence, NewRows, Read};
 use crate::plan::Plan;
 use crate::{readout, Error, Result};
 
@@ -20,12 +18,7 @@ pub(super) struct HostInput<'a> {
     pub(super) rows: HostRows<'a>,
     pub(super) sequence: &'a mut Cache,
     pub(super) source: SourceCache<'a>,
-    /// How many rows, from the last one, logits are wanted of.
-    pub(super) wanted: usize,
-    /// Hidden states that are wanted.
-    pub(super) hidden: HiddenLayers,
-    /// How many rows, from the last one, hidden states are wanted of.
-    pub(super) hidden_rows: usize,
+    pub(super) wanted: Wanted,
 }
 
 /// Keys and values of a source.
@@ -351,9 +344,7 @@ fn encode_together(model: &BackendNetwork<Cpu>, sources: Vec<Unencoded<'_>>) {
             rows: HostRows::Encoder(source),
             sequence: scratch,
             source: SourceCache::Written(encoded),
-            wanted: 0,
-            hidden: HiddenLayers::NONE,
-            hidden_rows: 0,
+            wanted: Wanted::default(),
         });
     let texts = texts.collect();
     let write = |forward: &mut CpuForward<'_>| model.layers.encode(forward);
@@ -372,16 +363,13 @@ fn input_of<'a>(
     let HostSequence { cache, encoded } = &mut *text.sequence;
     debug_assert_eq!(cache.len(), text.plan.first_position());
     cache.reserve(text.plan.rows());
-    let (hidden, hidden_rows) = text.read.hidden(&text.plan);
     HostInput {
         rows: HostRows::Decoder(&text.plan),
         sequence: cache,
         source: SourceCache::Read(
             encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
         ),
-        wanted: text.read.logits(&text.plan),
-        hidden,
-        hidden_rows,
+        wanted: text.read.wanted(&text.plan),
     }
 }
 
@@ -394,9 +382,7 @@ fn decode(
         return Vec::new();
     }
     let inputs: Vec<HostInput<'_>> = texts.iter_mut().map(|text| input_of(model, text)).collect();
-    let whole = inputs
-        .iter()
-        .any(|input| input.wanted > 0 || input.hidden.contains(HiddenLayer::Last));
+    let whole = inputs.iter().any(|input| input.wanted.is_whole());
     let write = |forward: &mut CpuForward<'_>| model.layers.decode(forward, whole);
     let answers = model.backend.scope(|| run(&model.info, inputs, write));
     for text in texts {

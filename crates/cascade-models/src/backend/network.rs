@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{HiddenLayers, Result, Scores, TokenId, Want};
+use cascade_core::{HiddenLayer, HiddenLayers, Result, Scores, TokenId, Want};
 use cascade_cpu::Cache;
 
 #[cfg(feature = "candle")]
@@ -98,24 +98,38 @@ pub(crate) enum Read {
 }
 
 impl Read {
-    /// How many rows of `plan`, from the last one, logits are read of.
-    pub(crate) fn logits(self, plan: &Plan<'_>) -> usize {
-        match self {
-            Self::Hidden(..) => 0,
-            Self::Scores(_) => plan.tree().len() + 1,
-        }
-    }
-
-    /// Which hidden states are read, and of how many rows of `plan`, from the last one.
-    pub(crate) fn hidden(self, plan: &Plan<'_>) -> (HiddenLayers, usize) {
-        match self {
-            Self::Hidden(_, 0) => (HiddenLayers::NONE, 0),
-            Self::Hidden(layers, rows) => (layers, rows),
+    /// What a forward over the rows of `plan` gives for it.
+    pub(super) fn wanted(self, plan: &Plan<'_>) -> Wanted {
+        let (logits, hidden, hidden_rows) = match self {
+            Self::Hidden(_, 0) => (0, HiddenLayers::NONE, 0),
+            Self::Hidden(layers, rows) => (0, layers, rows),
             Self::Scores(want) => {
                 let rows = want.hidden_rows(plan.context(), plan.tree().len());
-                (want.hidden, rows.min(plan.rows()))
+                (plan.tree().len() + 1, want.hidden, rows.min(plan.rows()))
             }
+        };
+        Wanted {
+            logits,
+            hidden,
+            hidden_rows,
         }
+    }
+}
+
+/// What a forward gives of its rows, counted from the last one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// Rows that logits are given of.
+    pub(super) logits: usize,
+    pub(super) hidden: HiddenLayers,
+    /// Rows that these hidden states are given of.
+    pub(super) hidden_rows: usize,
+}
+
+impl Wanted {
+    /// Whether the last layer's end is needed, and not only keys and values.
+    pub(super) fn is_whole(&self) -> bool {
+        self.logits > 0 || self.hidden.contains(HiddenLayer::Last)
     }
 }
 

@@ -319,8 +319,10 @@ struct Shared {
     observer: Observer,
 }
 
+type Observe = dyn Fn(&Arc<Model>, &SharedForward) + Send + Sync;
+
 /// Whoever is shown each forward.
-struct Observer(Box<dyn Fn(&Arc<Model>, &SharedForward) + Send + Sync>);
+struct Observer(Box<Observe>);
 
 impl Default for Observer {
     fn default() -> Self {

@@ -1,22 +1,15 @@
 //! Rows of one text on their way through the layers, in candle's tensors.
 
 use candle_core::{DType, Device, Error, Result, Tensor, D};
-use cascade_core::{HiddenLayer, HiddenLayers};
+use cascade_core::HiddenLayer;
 
 use super::cache::CandleCache;
 use super::weights::{Linear, Matrix, Norm, Rotary};
 use super::Candle;
 use crate::backend::host::{HostRows, PerWindow};
+use crate::backend::network::Wanted;
 use crate::backend::{Activation, AttentionSpan, Forward, QkTransform};
 use crate::info::Heads;
-
-/// What is read of the rows of a forward, from the last one.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Wanted {
-    pub(super) logits: usize,
-    pub(super) hidden: HiddenLayers,
-    pub(super) hidden_rows: usize,
-}
 
 /// Logits and hidden states of the wanted rows, row-major, on the host.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Sequences in candle's tensors.
 
-use cascade_core::{HiddenLayer, HiddenStates, Matrix, Result, Scores, TokenId};
+use cascade_core::{HiddenStates, Matrix, Result, Scores, TokenId};
 
 use super::cache::CandleCache;
-use super::forward::{CandleForward, Outputs, Wanted};
+use super::forward::{CandleForward, Outputs};
 use super::Candle;
 use crate::backend::host::HostRows;
-use crate::backend::network::{NewRows, Read, Sequence};
+use crate::backend::network::{NewRows, Read, Sequence, Wanted};
 use crate::backend::{BackendNetwork, CacheShape};
 use crate::plan::Plan;
 use crate::{readout, Error};
@@ -86,17 +86,11 @@ fn run(
         None => encoded.insert(encode(model, source)?),
     };
     cache.reserve(plan.rows())?;
-    let (hidden, hidden_rows) = read.hidden(plan);
-    let wanted = Wanted {
-        logits: read.logits(plan),
-        hidden,
-        hidden_rows,
-    };
-    let whole = wanted.logits > 0 || hidden.contains(HiddenLayer::Last);
+    let wanted = read.wanted(plan);
     let rows = HostRows::Decoder(plan);
     let on = (&model.backend, model.info.heads);
     let mut forward = CandleForward::new(on, rows, [cache, encoded], wanted)?;
-    model.layers.decode(&mut forward, whole);
+    model.layers.decode(&mut forward, wanted.is_whole());
     forward.outputs()
 }
 

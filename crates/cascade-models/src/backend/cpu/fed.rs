@@ -5,6 +5,7 @@ use cascade_cpu::Cache;
 
 use super::{run, Cpu, CpuForward, Map, Norm};
 use crate::backend::host::{HostInput, HostRows, SourceCache};
+use crate::backend::network::Wanted;
 use crate::backend::{ModelInfo, Vocabulary};
 use crate::plan::Plan;
 
@@ -24,9 +25,11 @@ impl Cpu {
             rows: HostRows::Decoder(plan),
             sequence: &mut *cache,
             source: SourceCache::Read(&no_source),
-            wanted: 0,
-            hidden: HiddenLayers::LAST,
-            hidden_rows: plan.rows(),
+            wanted: Wanted {
+                logits: 0,
+                hidden: HiddenLayers::LAST,
+                hidden_rows: plan.rows(),
+            },
         };
         let answers = run(info, vec![input], write);
         cache.commit(plan.rows());
