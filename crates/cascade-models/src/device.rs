@@ -52,12 +52,16 @@ impl DeviceSpec {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn resolve(self) -> Result<OpenDevice> {
+        self.resolve_as(&self.to_string())
+    }
+
+    fn resolve_as(self, text: &str) -> Result<OpenDevice> {
         if self == Self::Auto {
             return Ok(Self::choose(FIRST_GPU));
         }
         let opened = self.open_named().map_err(|reason| {
             let cure = "`--device cpu`, or `device: cpu` in the configuration, uses the CPU";
-            unusable(&self.to_string(), format!("{reason}; {cure}"))
+            unusable(text, format!("{reason}; {cure}"))
         })?;
         Ok(OpenDevice {
             device: opened,
@@ -219,12 +223,22 @@ impl Device {
     }
 }
 
+/// Opens a device by its name, as [`DeviceSpec`] reads it.
+///
+/// # Errors
+/// [`Error::Device`] for another name, and for a device that cannot be used.
+pub fn parse_device(text: &str) -> Result<Device> {
+    let opened = text.parse::<DeviceSpec>()?.resolve_as(text)?;
+    Ok(opened.device)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn other_names_are_refused_with_those_that_there_are() {
+        assert!(parse_device("cpu").unwrap().is_cpu());
         for text in [
             "gpu",
             "cuda:x",
@@ -234,7 +248,7 @@ mod tests {
             "cpu:0",
             "",
         ] {
-            let message = text.parse::<DeviceSpec>().unwrap_err().to_string();
+            let message = parse_device(text).unwrap_err().to_string();
             assert!(message.contains("cuda:N, metal"), "{message}");
         }
     }
@@ -265,8 +279,7 @@ mod tests {
         for (name, built) in ["cuda", "metal"].into_iter().zip(features) {
             // No machine has so many.
             let text = format!("{name}:4000");
-            let spec = text.parse::<DeviceSpec>().unwrap();
-            let message = spec.open().unwrap_err().to_string();
+            let message = parse_device(&text).unwrap_err().to_string();
             assert!(message.contains(&text), "{message}");
             assert!(message.contains("--device cpu"), "{message}");
             let cure = format!("--package cascade-cli --features {name}");

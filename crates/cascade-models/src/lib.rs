@@ -52,7 +52,7 @@ pub use cascade_hub::{
     EmbeddedModel, EmbeddedWeights, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles,
     VocabularyFiles, WeightFormat,
 };
-pub use device::{Device, DeviceSpec, OpenDevice};
+pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
