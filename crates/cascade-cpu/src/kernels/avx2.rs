@@ -35,8 +35,8 @@ kernels! {
     bf16([f32; 32]): R => bf16_rows::<R>, [1 2 3 4];
     q8_0(Q8): R => q8_0_rows::<R>, [1 2 3 4 5 6 7 8];
     q4_0(Q8): R => q4_0_rows::<R>, [1 2 3 4 5 6 7 8];
-    q4k(Q8K): R => rows_with_minima::<R, Q4K_STEP>, [1 2 3 4 5 6 7 8];
-    q5k(Q8K): R => rows_with_minima::<R, Q5K_STEP>, [1 2 3 4 5 6 7 8];
+    q4k(Q8K): R => q4k_rows::<R>, [1 2 3 4 5 6 7 8];
+    q5k(Q8K): R => q5k_rows::<R>, [1 2 3 4 5 6 7 8];
     q6k(Q8K): R => q6k_rows::<R>, [1 2 3 4 5 6 7 8];
 }
 
@@ -288,7 +288,17 @@ fn add_nibbles<const R: usize>(
     }
 }
 
-/// Rows with weights in Q4_K or Q5_K.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
+}
+
+#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn rows_with_minima<const R: usize, const STEP: usize>(
     panel: &[u8],

@@ -48,8 +48,8 @@ kernels! {
     bf16_native([u32; 16]): R => bf16_native_rows::<R>;
     q8_0(Q8): R => block_rows::<R, Q8_0_STEP>;
     q4_0(Q8): R => block_rows::<R, Q4_0_STEP>;
-    q4k(Q8K): R => rows_with_minima::<R, Q4K_STEP>;
-    q5k(Q8K): R => rows_with_minima::<R, Q5K_STEP>;
+    q4k(Q8K): R => q4k_rows::<R>;
+    q5k(Q8K): R => q5k_rows::<R>;
     q6k(Q8K): R => q6k_rows::<R>;
 }
 
@@ -279,7 +279,17 @@ fn block_rows<const R: usize, const STEP: usize>(panel: &[u8], x: &[[Q8; R]], ou
     store(sums, out);
 }
 
-/// Rows with weights in Q4_K or Q5_K.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
+}
+
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn rows_with_minima<const R: usize, const STEP: usize>(
     panel: &[u8],
