@@ -61,7 +61,7 @@ fn main() {
                     keys_values: cache.keys_values(layer, keys),
                     bias,
                 };
-                std::hint::black_box(attend_texts([text], heads, head_dim));
+                std::hint::black_box(attend_texts(vec![text], heads, head_dim));
             }
             start.elapsed().as_secs_f64() / LAYERS as f64
         };

@@ -45,11 +45,7 @@ pub struct TextAttention<'a> {
 /// Softmax attention of texts without scaling of scores, each to its own keys and values: threads
 /// share the work of all of them if that is worth it. Gives
 /// `[rows of all texts, heads * head_dim]`, text after text, with the bits that each has alone.
-pub fn attend_texts<'a>(
-    texts: impl IntoIterator<Item = TextAttention<'a>>,
-    heads: usize,
-    head_dim: usize,
-) -> Vec<f32> {
+pub fn attend_texts(texts: Vec<TextAttention<'_>>, heads: usize, head_dim: usize) -> Vec<f32> {
     let texts: Vec<_> = texts
         .into_iter()
         .map(|text| Attention::new(text, heads, head_dim))
@@ -695,7 +691,7 @@ mod tests {
             keys_values,
             bias,
         };
-        attend_texts([text], heads, head_dim)
+        attend_texts(vec![text], heads, head_dim)
     }
 
     /// A cache of one layer of `count` random keys and values.
@@ -826,11 +822,11 @@ mod tests {
             .collect();
         let alone: Vec<f32> = texts
             .iter()
-            .flat_map(|text| attend_texts([*text], heads, dim))
+            .flat_map(|text| attend_texts(vec![*text], heads, dim))
             .collect();
         for threads in [1, 2, 5] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-            let together = || attend_texts(texts.iter().copied(), heads, dim);
+            let together = || attend_texts(texts.clone(), heads, dim);
             let together = pool.build().unwrap().install(together);
             assert!(together == alone, "{threads} threads");
         }

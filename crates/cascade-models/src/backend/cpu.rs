@@ -447,7 +447,7 @@ impl Forward<Cpu> for CpuForward<'_> {
                 bias: bias.view(),
             }
         });
-        self.attended = attend_texts(texts, heads.queries, heads.size);
+        self.attended = attend_texts(texts.collect(), heads.queries, heads.size);
     }
 
     fn attend_source(&mut self, layer: usize) {
@@ -460,7 +460,7 @@ impl Forward<Cpu> for CpuForward<'_> {
                 bias: ScoreBias::None,
             }
         });
-        self.attended = attend_texts(texts, heads.queries, heads.size);
+        self.attended = attend_texts(texts.collect(), heads.queries, heads.size);
     }
 
     fn add_attended(&mut self, linear: &Map, norm: &Norm) {
