@@ -4,7 +4,9 @@
 
 use std::time::Instant;
 
-use cascade_cpu::{attend, Cache, CacheShape, Isa, Part, ScoreBias};
+use cascade_cpu::{
+    attend_texts, Cache, CacheMemory, CacheShape, CacheType, Isa, Part, ScoreBias, TextAttention,
+};
 
 const ROWS: [usize; 6] = [1, 4, 8, 16, 32, 64];
 const LAYERS: usize = 32;
@@ -23,11 +25,12 @@ fn main() {
         rayon::current_num_threads(),
         Isa::chosen().unwrap_or_else(|problem| panic!("{problem}"))
     );
-    let mut cache = Cache::new(CacheShape {
+    let shape = CacheShape {
         layers: LAYERS,
         kv_heads,
         head_dim,
-    });
+    };
+    let mut cache = Cache::new(shape, CacheType::F32, CacheMemory::default());
     cache.reserve(keys);
     let values = |seed: usize| -> Vec<f32> {
         let value = |i: usize| ((i * 37 + seed * 101) % 251) as f32 / 125.0 - 1.0;
@@ -53,8 +56,12 @@ fn main() {
         let pass = || {
             let start = Instant::now();
             for layer in 0..LAYERS {
-                let keys_values = cache.keys_values(layer, keys);
-                std::hint::black_box(attend(&queries, heads, head_dim, keys_values, bias));
+                let text = TextAttention {
+                    queries: &queries,
+                    keys_values: cache.keys_values(layer, keys),
+                    bias,
+                };
+                std::hint::black_box(attend_texts(vec![text], heads, head_dim));
             }
             start.elapsed().as_secs_f64() / LAYERS as f64
         };

@@ -11,11 +11,6 @@ use crate::cache::{KeysValues, Part, PAGE_SLOTS};
 use crate::kernels::Wide;
 use crate::{arch, side_by_side, threads, Isa};
 
-/// Estimated single-thread time in ns of `products` of queries and keys, with `elements` to read.
-fn duration(products: usize, elements: usize) -> usize {
-    products / 20 + elements / 3
-}
-
 /// Keys, and later values, that are read at a time: few enough to stay in the first cache.
 const KEYS: usize = 64;
 
@@ -47,33 +42,10 @@ pub struct TextAttention<'a> {
     pub bias: ScoreBias<'a>,
 }
 
-/// Softmax attention without scaling of scores, with several threads if that is worth it.
-///
-/// `queries` is `[heads, rows, head_dim]`; each head of keys and values serves as many consecutive
-/// heads of queries. Gives `[rows, heads * head_dim]`.
-pub fn attend(
-    queries: &[f32],
-    heads: usize,
-    head_dim: usize,
-    keys_values: KeysValues<'_>,
-    bias: ScoreBias<'_>,
-) -> Vec<f32> {
-    let text = TextAttention {
-        queries,
-        keys_values,
-        bias,
-    };
-    attend_texts([text], heads, head_dim)
-}
-
-/// [`attend`] for several texts, each to its own keys and values: threads share the work of all of
-/// them. Gives `[rows of all texts, heads * head_dim]`, text after text, with the bits that each
-/// has alone.
-pub fn attend_texts<'a>(
-    texts: impl IntoIterator<Item = TextAttention<'a>>,
-    heads: usize,
-    head_dim: usize,
-) -> Vec<f32> {
+/// Softmax attention of texts without scaling of scores, each to its own keys and values: threads
+/// share the work of all of them if that is worth it. Gives
+/// `[rows of all texts, heads * head_dim]`, text after text, with the bits that each has alone.
+pub fn attend_texts(texts: Vec<TextAttention<'_>>, heads: usize, head_dim: usize) -> Vec<f32> {
     let texts: Vec<_> = texts
         .into_iter()
         .map(|text| Attention::new(text, heads, head_dim))
@@ -91,7 +63,7 @@ pub fn attend_texts<'a>(
             let mut done = done.into_iter();
             joined(texts.iter().map(|text| {
                 let pieces = done.by_ref().take(text.pieces(all).len());
-                side_by_side(pieces.collect(), text.shape.rows)
+                side_by_side(pieces.collect(), text.rows)
             }))
         },
     )
@@ -105,14 +77,6 @@ fn joined(mut texts: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
 }
 
 #[derive(Clone, Copy)]
-struct AttentionShape {
-    /// Query heads per head of keys.
-    group: usize,
-    rows: usize,
-    head_dim: usize,
-}
-
-#[derive(Clone, Copy)]
 struct Attention<'a> {
     /// `[heads, rows, head_dim]`.
     queries: &'a [f32],
@@ -123,7 +87,10 @@ struct Attention<'a> {
     bias_step: usize,
     /// Query heads to compute: first and end.
     heads: (usize, usize),
-    shape: AttentionShape,
+    /// Query heads per head of keys.
+    group: usize,
+    rows: usize,
+    head_dim: usize,
     wide: Option<Wide>,
 }
 
@@ -146,20 +113,19 @@ impl<'a> Attention<'a> {
             bias,
             bias_step,
             heads: (0, heads),
-            shape: AttentionShape {
-                group: heads / keys_values.heads(),
-                rows,
-                head_dim,
-            },
+            group: heads / keys_values.heads(),
+            rows,
+            head_dim,
             wide: Wide::of(Isa::current()).filter(|_| head_dim.is_multiple_of(16)),
         }
     }
 
-    /// Estimated single-thread time in ns.
+    /// Estimated single-thread time in ns: of a nanosecond, 20 products of a query's element with a
+    /// key's, or 3 elements of keys and values that come from memory.
     fn duration(&self) -> usize {
         let keys = self.keys_values.count;
-        let elements = 2 * self.keys_values.heads() * keys * self.shape.head_dim;
-        duration(self.queries.len() * keys, elements)
+        let elements = 2 * self.keys_values.heads() * keys * self.head_dim;
+        self.queries.len() * keys / 20 + elements / 3
     }
 
     /// The heads of a text in pieces that threads take one at a time, where the attention of all
@@ -180,7 +146,7 @@ impl<'a> Attention<'a> {
         let (_, heads) = self.heads;
         let pieces = (4 * threads * self.duration()).div_ceil(all.max(1)).max(1);
         if self.keys_values.heads() >= threads.min(pieces) {
-            heads.div_ceil(pieces).next_multiple_of(self.shape.group)
+            heads.div_ceil(pieces).next_multiple_of(self.group)
         } else {
             heads.div_ceil(threads)
         }
@@ -196,12 +162,12 @@ impl<'a> Attention<'a> {
     }
 
     fn query(&self, head: usize, row: usize) -> Query<'a> {
-        let dim = self.shape.head_dim;
+        let dim = self.head_dim;
         let bias = self.bias_of(head, row);
         // The last keys are often hidden: of a chunk of a prompt, from all rows but the last.
         let visible = bias.iter().rposition(|&bias| bias != f32::NEG_INFINITY);
         Query {
-            values: &self.queries[(head * self.shape.rows + row) * dim..][..dim],
+            values: &self.queries[(head * self.rows + row) * dim..][..dim],
             visible: visible.map_or(self.keys_values.count, |last| last + 1),
             bias,
             to: (row * (self.heads.1 - self.heads.0) + head - self.heads.0) * dim,
@@ -225,11 +191,12 @@ impl WithSimd for Attention<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Vec<f32> {
-        let AttentionShape {
+        let Self {
             group,
             rows,
             head_dim,
-        } = self.shape;
+            ..
+        } = self;
         let (first, end) = self.heads;
         let mut mixed = vec![0.0; rows * (end - first) * head_dim];
         let mut room = Room::default();
@@ -278,18 +245,15 @@ impl Attention<'_> {
         room: &mut Room,
         mixed: &mut [f32],
     ) {
-        let (dim, keys) = (self.shape.head_dim, self.keys_values.count);
+        let (dim, keys) = (self.head_dim, self.keys_values.count);
         room.reserve(queries.len() * keys);
         let Room { widened, scores } = room;
         let most = queries.iter().map(|query| query.visible).max().unwrap_or(0);
         for first in (0..most).step_by(KEYS) {
-            let count = KEYS.min(most - first);
-            let keys_here = self
-                .keys_values
-                .some(Part::Keys, head, (first, count), widened);
+            let slots = first..most.min(first + KEYS);
             let scored = Scored {
                 queries,
-                keys: keys_here,
+                keys: self.keys_values.widened(Part::Keys, head, slots, widened),
                 first,
                 width: keys,
             };
@@ -305,14 +269,11 @@ impl Attention<'_> {
         }
         let mut sums = [0.0; QUERIES];
         for first in (0..most).step_by(KEYS) {
-            let count = KEYS.min(most - first);
-            let values = self
-                .keys_values
-                .some(Part::Values, head, (first, count), widened);
+            let slots = first..most.min(first + KEYS);
             let weighted = Weighted {
                 queries,
                 weights: scores,
-                values,
+                values: self.keys_values.widened(Part::Values, head, slots, widened),
                 first,
                 width: keys,
                 dim,
@@ -679,7 +640,7 @@ impl<const Q: usize> Mix<'_, Q> {
 mod tests {
     use super::super::tests::{assert_close, random};
     use super::*;
-    use crate::{Cache, CacheShape, CacheType};
+    use crate::{Cache, CacheMemory, CacheShape, CacheType};
 
     /// Attention in f64, straight from the definition.
     fn exact(
@@ -691,7 +652,7 @@ mod tests {
         let rows = queries.len() / (heads * dim);
         let of_head = |part, head: usize, key: usize, i: usize| {
             let head = head / (heads / kv.heads());
-            f64::from(kv.some(part, head, (key, 1), &mut Vec::new())[i])
+            f64::from(kv.widened(part, head, key..key + 1, &mut Vec::new())[i])
         };
         let mut out = vec![0.0; rows * heads * dim];
         for (head, row) in (0..heads).flat_map(|head| (0..rows).map(move |row| (head, row))) {
@@ -717,6 +678,22 @@ mod tests {
         out
     }
 
+    /// Attention of one text.
+    fn attend(
+        queries: &[f32],
+        heads: usize,
+        head_dim: usize,
+        keys_values: KeysValues<'_>,
+        bias: ScoreBias<'_>,
+    ) -> Vec<f32> {
+        let text = TextAttention {
+            queries,
+            keys_values,
+            bias,
+        };
+        attend_texts(vec![text], heads, head_dim)
+    }
+
     /// A cache of one layer of `count` random keys and values.
     fn cache(cache_type: CacheType, kv_heads: usize, count: usize, head_dim: usize) -> Cache {
         let shape = CacheShape {
@@ -725,7 +702,7 @@ mod tests {
             head_dim,
         };
         let size = kv_heads * count * head_dim;
-        let mut cache = Cache::of_type(shape, cache_type);
+        let mut cache = Cache::new(shape, cache_type, CacheMemory::default());
         cache.reserve(count);
         for (part, values) in [(Part::Keys, random(size)), (Part::Values, random(size + 1))] {
             for (number, values) in values
@@ -845,11 +822,11 @@ mod tests {
             .collect();
         let alone: Vec<f32> = texts
             .iter()
-            .flat_map(|text| attend_texts([*text], heads, dim))
+            .flat_map(|text| attend_texts(vec![*text], heads, dim))
             .collect();
         for threads in [1, 2, 5] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-            let together = || attend_texts(texts.iter().copied(), heads, dim);
+            let together = || attend_texts(texts.clone(), heads, dim);
             let together = pool.build().unwrap().install(together);
             assert!(together == alone, "{threads} threads");
         }

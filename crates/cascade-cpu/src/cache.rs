@@ -1,10 +1,11 @@
 //! Keys and values of one sequence.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use half::slice::HalfFloatSliceExt;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
 /// How keys and values are held.
@@ -99,9 +100,8 @@ impl Page {
     fn new(shape: CacheShape, cache_type: CacheType, memory: &CacheMemory) -> Self {
         let elements = shape.elements_per_slot() * PAGE_SLOTS;
         let store = match cache_type {
-            CacheType::F32 => Store::F32(vec![0.0; elements]),
-            CacheType::BF16 => Store::BF16(vec![bf16::ZERO; elements]),
-            CacheType::F16 => Store::F16(vec![f16::ZERO; elements]),
+            CacheType::F32 => Store::Whole(vec![0.0; elements]),
+            CacheType::BF16 | CacheType::F16 => Store::Half(vec![0; elements]),
         };
         Self::counted(store, memory)
     }
@@ -118,22 +118,18 @@ impl Page {
     /// Bytes of the page.
     pub fn bytes(&self) -> usize {
         match &self.store {
-            Store::F32(store) => size_of_val(&store[..]),
-            Store::BF16(store) => size_of_val(&store[..]),
-            Store::F16(store) => size_of_val(&store[..]),
+            Store::Whole(store) => size_of_val(&store[..]),
+            Store::Half(store) => size_of_val(&store[..]),
         }
     }
 
     /// Copies the head that begins at `from` in `other` to where one begins here.
     fn copy_head(&mut self, to: usize, other: &Self, from: usize, size: usize) {
         match (&mut self.store, &other.store) {
-            (Store::F32(here), Store::F32(there)) => {
+            (Store::Whole(here), Store::Whole(there)) => {
                 here[to..to + size].copy_from_slice(&there[from..from + size]);
             }
-            (Store::BF16(here), Store::BF16(there)) => {
-                here[to..to + size].copy_from_slice(&there[from..from + size]);
-            }
-            (Store::F16(here), Store::F16(there)) => {
+            (Store::Half(here), Store::Half(there)) => {
                 here[to..to + size].copy_from_slice(&there[from..from + size]);
             }
             // A cache makes pages of its own type, and `adopt` and `replace` want such pages.
@@ -197,35 +193,12 @@ pub struct Cache {
     len: usize,
 }
 
+/// Elements of a page.
 #[derive(Clone, Debug)]
 enum Store {
-    F32(Vec<f32>),
-    BF16(Vec<bf16>),
-    F16(Vec<f16>),
-}
-
-impl Store {
-    /// Some of its elements, where they lie or widened into `room`.
-    #[inline(always)]
-    fn some<'s>(&'s self, start: usize, count: usize, room: &'s mut Vec<f32>) -> &'s [f32] {
-        match self {
-            Self::F32(all) => &all[start..start + count],
-            Self::BF16(all) => {
-                let widened = all[start..start + count].iter().map(
-                    #[inline(always)]
-                    |value| f32::from_bits(u32::from(value.to_bits()) << 16),
-                );
-                room.clear();
-                room.extend(widened);
-                room
-            }
-            Self::F16(all) => {
-                room.resize(count, 0.0);
-                all[start..start + count].convert_to_f32_slice(room);
-                room
-            }
-        }
-    }
+    Whole(Vec<f32>),
+    /// The bits of numbers of 16 bits.
+    Half(Vec<u16>),
 }
 
 /// Where the first element of the slot `slot` of its page lies there.
@@ -238,18 +211,8 @@ impl Cache {
     /// Pages that are kept behind those of the committed slots, for drafts that come and go.
     const SPARE_PAGES: usize = 1;
 
-    /// An empty cache, of f32.
-    pub fn new(shape: CacheShape) -> Self {
-        Self::of_type(shape, CacheType::F32)
-    }
-
-    /// An empty cache.
-    pub fn of_type(shape: CacheShape, cache_type: CacheType) -> Self {
-        Self::counted(shape, cache_type, CacheMemory::default())
-    }
-
     /// An empty cache whose pages are counted in `memory`.
-    pub fn counted(shape: CacheShape, cache_type: CacheType, memory: CacheMemory) -> Self {
+    pub fn new(shape: CacheShape, cache_type: CacheType, memory: CacheMemory) -> Self {
         Self {
             shape,
             cache_type,
@@ -306,9 +269,15 @@ impl Cache {
         let start = place(self.shape, layer, part, head, slot);
         let place = start..start + self.shape.head_dim;
         match &mut self.pages[slot / PAGE_SLOTS].own().store {
-            Store::F32(store) => store[place].copy_from_slice(values),
-            Store::BF16(store) => store[place].convert_from_f32_slice(values),
-            Store::F16(store) => store[place].convert_from_f32_slice(values),
+            Store::Whole(store) => store[place].copy_from_slice(values),
+            Store::Half(store) if self.cache_type == CacheType::BF16 => {
+                let place = store[place].reinterpret_cast_mut::<bf16>();
+                place.convert_from_f32_slice(values);
+            }
+            Store::Half(store) => {
+                let place = store[place].reinterpret_cast_mut::<f16>();
+                place.convert_from_f32_slice(values);
+            }
         }
     }
 
@@ -326,21 +295,6 @@ impl Cache {
             layer,
             count,
         }
-    }
-
-    /// Elements of keys or values of a head in `count` slots from `first` on, which lie in one
-    /// page: where they lie, or widened into `room`.
-    #[inline(always)]
-    fn some<'s>(
-        &'s self,
-        (layer, part, head): (usize, Part, usize),
-        first: usize,
-        count: usize,
-        room: &'s mut Vec<f32>,
-    ) -> &'s [f32] {
-        let page = self.pages[first / PAGE_SLOTS].page();
-        let start = place(self.shape, layer, part, head, first);
-        page.store.some(start, count * self.shape.head_dim, room)
     }
 
     /// Makes the `rows` slots behind the committed ones committed, after every layer has written
@@ -396,9 +350,8 @@ impl Cache {
                 };
                 let moved = (0..heads).map(moved);
                 match &mut here[0].own().store {
-                    Store::F32(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
-                    Store::BF16(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
-                    Store::F16(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
+                    Store::Whole(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
+                    Store::Half(store) => moved.for_each(|(from, to)| store.copy_within(from, to)),
                 }
             }
         }
@@ -459,21 +412,42 @@ impl<'a> KeysValues<'a> {
         self.cache.shape.kv_heads
     }
 
-    /// Keys or values of a head, `count` from number `first` on, which are no more than are read at
-    /// a time.
+    /// Keys or values of a head in some slots, which lie in one page: where they lie, or widened
+    /// into `room`.
     #[inline(always)]
-    pub(crate) fn some<'s>(
+    pub(crate) fn widened<'s>(
         &self,
         part: Part,
         head: usize,
-        (first, count): (usize, usize),
+        slots: Range<usize>,
         room: &'s mut Vec<f32>,
     ) -> &'s [f32]
     where
         'a: 's,
     {
-        self.cache
-            .some((self.layer, part, head), first, count, room)
+        let Cache {
+            shape, cache_type, ..
+        } = *self.cache;
+        let count = slots.len() * shape.head_dim;
+        let start = place(shape, self.layer, part, head, slots.start);
+        match &self.cache.pages[slots.start / PAGE_SLOTS].page().store {
+            Store::Whole(all) => &all[start..start + count],
+            Store::Half(all) if cache_type == CacheType::BF16 => {
+                let widened = all[start..start + count].iter().map(
+                    #[inline(always)]
+                    |&bits| f32::from_bits(u32::from(bits) << 16),
+                );
+                room.clear();
+                room.extend(widened);
+                room
+            }
+            Store::Half(all) => {
+                room.resize(count, 0.0);
+                let halves = all[start..start + count].reinterpret_cast::<f16>();
+                halves.convert_to_f32_slice(room);
+                room
+            }
+        }
     }
 }
 
@@ -519,8 +493,9 @@ mod tests {
         assert_eq!(cache.len(), stamps.len());
         for (slot, &stamp) in stamps.iter().enumerate() {
             for (layer, part, head) in places() {
+                let held = cache.keys_values(layer, cache.len());
                 assert_eq!(
-                    cache.some((layer, part, head), slot, 1, &mut Vec::new()),
+                    held.widened(part, head, slot..slot + 1, &mut Vec::new()),
                     content(stamp, (layer, part, head)),
                     "slot {slot}, layer {layer}"
                 );
@@ -535,7 +510,7 @@ mod tests {
 
     fn like_a_vector(cache_type: CacheType) {
         let mut rng = StdRng::seed_from_u64(7);
-        let mut cache = Cache::of_type(SHAPE, cache_type);
+        let mut cache = Cache::new(SHAPE, cache_type, CacheMemory::default());
         let mut twin: Vec<u32> = Vec::new();
         let (mut stamp, mut most) = (0, 0);
         for _ in 0..600 {
@@ -575,7 +550,7 @@ mod tests {
     #[test]
     fn shared_pages_are_copied_when_they_are_written() {
         let memory = CacheMemory::default();
-        let counted = || Cache::counted(SHAPE, CacheType::BF16, memory.clone());
+        let counted = || Cache::new(SHAPE, CacheType::BF16, memory.clone());
         let (mut first, mut second) = (counted(), counted());
         let stamps: Vec<u32> = (0..2 * PAGE_SLOTS as u32 + 5).collect();
         append(&mut first, &stamps);
@@ -607,7 +582,7 @@ mod tests {
     #[test]
     fn memory_of_a_long_text_is_given_back_when_a_short_one_follows() {
         let memory = CacheMemory::default();
-        let mut cache = Cache::counted(SHAPE, CacheType::F32, memory.clone());
+        let mut cache = Cache::new(SHAPE, CacheType::F32, memory.clone());
         let stamps: Vec<u32> = (0..20 * PAGE_SLOTS as u32).collect();
         append(&mut cache, &stamps);
         let page = memory.bytes() / 20;
@@ -619,7 +594,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_committed_leave_no_trace() {
-        let mut cache = Cache::new(SHAPE);
+        let mut cache = Cache::new(SHAPE, CacheType::F32, CacheMemory::default());
         assert!(cache.is_empty());
         append(&mut cache, &[1, 2]);
         append(&mut cache, &[3]);
@@ -631,6 +606,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a row without a place in the cache")]
     fn writing_before_the_first_reserve_is_refused() {
-        Cache::new(SHAPE).write(0, Part::Keys, 0, 0, &[0.0; 4]);
+        let mut cache = Cache::new(SHAPE, CacheType::F32, CacheMemory::default());
+        cache.write(0, Part::Keys, 0, 0, &[0.0; 4]);
     }
 }

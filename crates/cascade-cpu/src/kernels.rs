@@ -254,16 +254,17 @@ macro_rules! each_row {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use each_row;
 
-/// Calls a kernel with the number of rows as a constant.
+/// Calls a kernel of `$number` rows with that number as a constant.
 macro_rules! by_rows {
-    ($kernel:ident, $panel:expr, $x:expr, $sums:expr, [$($rows:literal)*]) => {
+    ($number:ident => $kernel:expr, $panel:expr, $x:expr, $sums:expr, [$($rows:literal)*]) => {
         match $sums.len() {
             0 => {}
             $($rows => {
+                const $number: usize = $rows;
                 let (x, sums) = ($x.as_chunks::<$rows>().0, $sums.first_chunk_mut::<$rows>());
                 if let Some(sums) = sums {
                     // SAFETY: the caller vouches for the instructions.
-                    unsafe { $kernel::<$rows>($panel, x, sums) }
+                    unsafe { $kernel($panel, x, sums) }
                 }
             })*
             // `multiply` has checked that the instruction set takes so many.

@@ -3,7 +3,7 @@
 //! * [`Linear`]: a linear map of [`Packed`] weights, which lie in one of the [`Format`]s in the
 //!   order in which a product reads them; [`quantize`]: f32 to a format; [`Isa`]: the instructions
 //!   used.
-//! * [`Cache`]: keys and values of a sequence; [`attend`]: softmax attention to them.
+//! * [`Cache`]: keys and values of a sequence; [`attend_texts`]: softmax attention to them.
 //! * [`rms_norm`], [`rms_norm_in_place`], [`rotate`], [`activate`]: what is done to single values
 //!   or rows of them.
 //! * [`first_maximum`], [`greatest`], [`Softmax`], [`entropy`]: what a row of logits says.
@@ -30,7 +30,7 @@ mod rounding;
 mod rows;
 mod threads;
 
-pub use attention::{attend, attend_texts, ScoreBias, TextAttention};
+pub use attention::{attend_texts, ScoreBias, TextAttention};
 pub use cache::{Cache, CacheMemory, CacheShape, CacheType, KeysValues, Page, Part, PAGE_SLOTS};
 pub use format::Format;
 pub use kernels::{Isa, VARIABLE};
@@ -81,10 +81,20 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
+    use crate::{quantize, Format, Packed};
+
     /// Values between -2 and 2, a function of their number.
     pub(super) fn random(count: usize) -> Vec<f32> {
         let mut rng = StdRng::seed_from_u64(count as u64);
         (0..count).map(|_| rng.random_range(-2.0..2.0)).collect()
+    }
+
+    /// Rows of a weight, rounded to a format.
+    pub(super) fn packed(format: Format, weight: &[f32], inputs: usize) -> Packed {
+        let row = |output: usize, bytes: &mut [u8]| {
+            quantize(format, &weight[output * inputs..][..inputs], bytes);
+        };
+        Packed::from_rows(format, inputs, weight.len() / inputs, row).unwrap()
     }
 
     pub(super) fn assert_close(found: &[f32], expected: &[f64], tolerance: f64) {

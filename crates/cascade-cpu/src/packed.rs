@@ -51,23 +51,6 @@ impl Packed {
         })
     }
 
-    /// Takes rows of f32, and rounds them to the format: see [`quantize`](crate::quantize).
-    ///
-    /// # Errors
-    /// As [`from_blocks`](Self::from_blocks).
-    ///
-    /// # Panics
-    /// As [`from_blocks`](Self::from_blocks).
-    pub fn from_f32(format: Format, weight: &[f32], inputs: usize) -> io::Result<Self> {
-        assert!(
-            weight.len().is_multiple_of(inputs),
-            "a weight without whole rows"
-        );
-        Self::from_rows(format, inputs, weight.len() / inputs, |output, bytes| {
-            crate::quantize(format, &weight[output * inputs..][..inputs], bytes);
-        })
-    }
-
     /// Takes rows from whoever writes them, as files have them, in any order and on several
     /// threads; no more than one for each thread is in memory.
     ///

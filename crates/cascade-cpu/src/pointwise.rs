@@ -65,24 +65,19 @@ pub fn activate(values: &mut [f32], activation: Activation) {
     vectorized(
         #[inline(always)]
         || match activation {
-            Activation::Relu => values.iter_mut().for_each(
-                #[inline(always)]
-                |x| *x = x.max(0.0),
-            ),
-            Activation::Silu => values.iter_mut().for_each(
-                #[inline(always)]
-                |x| *x *= sigmoid(*x),
-            ),
-            Activation::Gelu => values.iter_mut().for_each(
-                #[inline(always)]
-                |x| *x = gelu(*x),
-            ),
-            Activation::GeluErf => values.iter_mut().for_each(
-                #[inline(always)]
-                |x| *x = gelu_erf(*x),
-            ),
+            Activation::Relu => each(values, relu),
+            Activation::Silu => each(values, silu),
+            Activation::Gelu => each(values, gelu),
+            Activation::GeluErf => each(values, gelu_erf),
         },
     );
+}
+
+#[inline(always)]
+fn each(values: &mut [f32], of: impl Fn(f32) -> f32) {
+    for value in values {
+        *value = of(*value);
+    }
 }
 
 /// `activation(gate) * up` of `[rows, 2 * size]`, the gate's half first: `[rows, size]`.
@@ -106,25 +101,29 @@ pub(crate) fn gate(gate_up: &[f32], size: usize, activation: Activation) -> Vec<
 /// `activation(gate) * up` of as many elements as there are in `out`.
 #[inline(always)]
 pub(crate) fn gate_row(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    let triples = out.iter_mut().zip(gate.iter().zip(up));
     match activation {
-        Activation::Relu => triples.for_each(
-            #[inline(always)]
-            |(out, (gate, up))| *out = gate.max(0.0) * up,
-        ),
-        Activation::Silu => triples.for_each(
-            #[inline(always)]
-            |(out, (gate, up))| *out = gate * sigmoid(*gate) * up,
-        ),
-        Activation::Gelu => triples.for_each(
-            #[inline(always)]
-            |(out, (gate, up))| *out = gelu(*gate) * up,
-        ),
-        Activation::GeluErf => triples.for_each(
-            #[inline(always)]
-            |(out, (gate, up))| *out = gelu_erf(*gate) * up,
-        ),
+        Activation::Relu => each_gated(gate, up, out, relu),
+        Activation::Silu => each_gated(gate, up, out, silu),
+        Activation::Gelu => each_gated(gate, up, out, gelu),
+        Activation::GeluErf => each_gated(gate, up, out, gelu_erf),
     }
+}
+
+#[inline(always)]
+fn each_gated(gate: &[f32], up: &[f32], out: &mut [f32], of: impl Fn(f32) -> f32) {
+    for (out, (gate, up)) in out.iter_mut().zip(gate.iter().zip(up)) {
+        *out = of(*gate) * up;
+    }
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    x.max(0.0)
+}
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
 }
 
 #[inline(always)]

@@ -1,6 +1,5 @@
 //! Products with weights.
 
-use std::io;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -10,7 +9,7 @@ use crate::format::WIDTH;
 use crate::kernels::{multiply, Sums};
 use crate::pointwise::{gate, gate_row};
 use crate::rounding::round_rows;
-use crate::{threads, vectorized, Activation, Format, Isa, Packed};
+use crate::{threads, vectorized, Activation, Isa, Packed};
 
 /// Bytes of weights that a thread takes at a time: few enough to stay in its cache while blocks of
 /// rows are multiplied with them one after the other.
@@ -32,18 +31,6 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// The map of a weight `[outputs, inputs]` in f32, which is copied.
-    ///
-    /// # Errors
-    /// As [`Packed::from_f32`].
-    ///
-    /// # Panics
-    /// If the weight has no whole rows.
-    pub fn new(weight: &[f32], inputs: usize) -> io::Result<Self> {
-        let weight = Packed::from_f32(Format::F32, weight, inputs)?;
-        Ok(Self::of_parts(vec![weight.into()]))
-    }
-
     /// The map of weights that have the same inputs, each in its own format.
     ///
     /// # Panics
@@ -71,16 +58,6 @@ impl Linear {
             bias: Some(bias),
             ..self
         }
-    }
-
-    /// Number of outputs.
-    pub fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    /// Bytes of weights that a product reads, whatever the number of rows.
-    pub fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.bytes()).sum()
     }
 
     /// `[rows, inputs]` to `[rows, outputs]`, with several threads if that is worth it.
@@ -358,8 +335,13 @@ fn gate_rows<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{assert_close, random};
+    use super::super::tests::{assert_close, packed, random};
     use super::*;
+    use crate::Format;
+
+    fn linear(weight: &[f32], inputs: usize) -> Linear {
+        Linear::of_parts(vec![packed(Format::F32, weight, inputs).into()])
+    }
 
     /// The product, summed in f64.
     fn exact(input: &[f32], weight: &[f32], inputs: usize) -> Vec<f64> {
@@ -388,8 +370,8 @@ mod tests {
             (3, 1024, 1031),
         ] {
             let (input, weight) = (random(rows * inputs), random(outputs * inputs));
-            let linear = Linear::new(&weight, inputs).unwrap();
-            assert_eq!(linear.outputs(), outputs);
+            let linear = linear(&weight, inputs);
+            assert_eq!(linear.outputs, outputs);
             let product = linear.forward(&input);
             // Sums of a thousand terms round differently.
             let tolerance = 2e-5 * (inputs as f64).sqrt();
@@ -404,7 +386,7 @@ mod tests {
     fn gated_sums_are_those_of_the_whole_product() {
         let part = |format, outputs: usize| {
             let weight = random(outputs * 64);
-            Arc::new(Packed::from_f32(format, &weight, 64).unwrap())
+            Arc::new(packed(format, &weight, 64))
         };
         let (f32s, bytes) = (Format::F32, Format::Q8_0);
         for parts in [
@@ -415,11 +397,11 @@ mod tests {
             vec![part(f32s, 7), part(f32s, 17)],
         ] {
             let linear = Linear::of_parts(parts.clone());
-            let bias = random(linear.outputs());
+            let bias = random(linear.outputs);
             for linear in [linear, Linear::of_parts(parts).with_bias(bias)] {
                 for rows in [0, 1, 3, 16, 33] {
                     let input = random(rows * 64);
-                    let size = linear.outputs() / 2;
+                    let size = linear.outputs / 2;
                     for activation in [Activation::Silu, Activation::Gelu, Activation::Relu] {
                         let expected = gate(&linear.forward(&input), size, activation);
                         assert_eq!(linear.forward_gated(&input, activation), expected);
@@ -432,17 +414,15 @@ mod tests {
     #[test]
     #[should_panic(expected = "an input without whole rows")]
     fn inputs_of_another_size_are_refused() {
-        Linear::new(&random(8), 4).unwrap().forward(&random(3));
+        linear(&random(8), 4).forward(&random(3));
     }
 
     #[test]
     fn biases_are_added_to_every_row() {
         let (input, weight, bias) = (random(3 * 20), random(33 * 20), random(33));
-        let plain = Linear::new(&weight, 20).unwrap().forward(&input);
-        let biased = Linear::new(&weight, 20)
-            .unwrap()
-            .with_bias(bias.clone())
-            .forward(&input);
+        let plain = linear(&weight, 20).forward(&input);
+        let biased = linear(&weight, 20).with_bias(bias.clone());
+        let biased = biased.forward(&input);
         for (biased, plain) in biased.chunks(33).zip(plain.chunks(33)) {
             let sums: Vec<f32> = plain.iter().zip(&bias).map(|(a, b)| a + b).collect();
             assert_eq!(biased, sums);

@@ -11,33 +11,28 @@
 pub(crate) mod candle;
 pub(crate) mod cpu;
 mod host;
+pub(crate) mod network;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
-use cascade_core::{HiddenLayers, Result as CoreResult, Scores};
-pub(crate) use cascade_cpu::{Activation, CacheShape};
-use cascade_cpu::{CacheMemory, PAGE_SLOTS};
 pub use cpu::compute_threads;
 
-use crate::dtype::Types;
+pub(crate) use self::host::RelativeBias;
 pub(crate) use crate::info::{Heads, ModelInfo};
-use crate::network::{CacheUse, Network, NewRows, Sequence};
-use crate::weights::Provider;
-#[cfg(feature = "candle")]
-use crate::Error;
-use crate::{Device, Result};
+pub(crate) use cascade_cpu::{Activation, CacheShape};
+
+use crate::weights::{Provider, Role};
+use crate::{DType, Result};
 
 /// A linear map as a checkpoint has it: one or several matrices `[outputs, inputs]` of the same
 /// input.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LinearSpec<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct LinearSpec {
     /// Names, without the `.weight` or `.bias` at their ends, and outputs. A single part may hold
     /// several below one another.
-    pub(crate) parts: &'a [(String, usize)],
+    pub(crate) parts: Vec<(String, usize)>,
     pub(crate) inputs: usize,
     /// Whether the first half of the outputs is a gate for the second.
     pub(crate) gated: bool,
@@ -45,21 +40,14 @@ pub(crate) struct LinearSpec<'a> {
     pub(crate) bias: bool,
 }
 
-impl<'a> LinearSpec<'a> {
+impl LinearSpec {
     /// A map without bias or gate.
-    pub(crate) fn new(inputs: usize, parts: &'a [(String, usize)]) -> Self {
+    pub(crate) fn new(inputs: usize, parts: impl Into<Vec<(String, usize)>>) -> Self {
         Self {
-            parts,
+            parts: parts.into(),
             inputs,
             gated: false,
             bias: false,
-        }
-    }
-
-    pub(crate) fn gated(self) -> Self {
-        Self {
-            gated: true,
-            ..self
         }
     }
 
@@ -68,53 +56,22 @@ impl<'a> LinearSpec<'a> {
     }
 }
 
-/// A bias of attention's scores by distance, `[heads][2 * reach + 1]`: entry reach + d is that of a
-/// key d positions before its query; farther ones have the last on their side.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BiasTable<'a> {
-    pub(crate) values: &'a [f32],
-    pub(crate) reach: usize,
-}
-
-/// What is done to the heads of queries and keys before they are compared: nothing, RoPE, or
-/// QK-norm and then RoPE.
+/// What is done to the heads of queries and keys before they are compared: RoPE, or QK-norm and
+/// then RoPE.
 #[derive(Debug)]
-pub(crate) enum QkTransform<'a, B: Backend> {
-    /// Nothing.
-    None,
-    /// RoPE.
-    Rotated(&'a B::Rotary),
-    /// A norm of each head, then RoPE.
-    NormedAndRotated(&'a HeadNorms<B>, &'a B::Rotary),
+pub(crate) struct QkTransform<'a, B: Backend> {
+    /// Norms of heads of queries and of keys, the same for all heads.
+    pub(crate) norms: Option<&'a [B::Norm; 2]>,
+    pub(crate) rotary: &'a B::Rotary,
 }
 
-/// Norms of heads of queries and keys, the same for all heads.
+/// Which positions self-attention reads, and with what bias.
 #[derive(Debug)]
-pub(crate) struct HeadNorms<B: Backend> {
-    pub(crate) queries: B::Norm,
-    pub(crate) keys: B::Norm,
-}
-
-/// Which positions self-attention reads: all up to the row's own, a sliding window of them, or all
-/// with a bias by distance.
-#[derive(Debug)]
-pub(crate) enum AttentionSpan<'a, B: Backend> {
-    /// All positions.
-    Whole,
-    /// So many positions, the row's own included.
-    Window(NonZeroUsize),
-    /// All positions, with a bias by distance, the same in all layers of a forward.
-    Biased(&'a B::RelativeBias),
-}
-
-impl<B: Backend> AttentionSpan<'_, B> {
-    /// How many positions there are to see at most.
-    pub(crate) fn window(&self) -> Option<NonZeroUsize> {
-        match self {
-            Self::Window(window) => Some(*window),
-            Self::Whole | Self::Biased(_) => None,
-        }
-    }
+pub(crate) struct AttentionSpan<'a, B: Backend> {
+    /// So many positions, the row's own included; all up to that if none is said.
+    pub(crate) window: Option<NonZeroUsize>,
+    /// A bias by distance, the same in all layers of a forward.
+    pub(crate) bias: Option<&'a B::RelativeBias>,
 }
 
 /// Weights in the memory of a backend.
@@ -123,6 +80,8 @@ impl<T: Debug + Send + Sync + 'static> Loaded for T {}
 
 /// What carries out the operations, and the types of its weights.
 pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
+    /// A matrix, `[outputs, inputs]`.
+    type Matrix: Loaded;
     /// An embedding: rows that are looked up.
     type Table: Loaded;
     /// A root-mean-square norm.
@@ -133,14 +92,6 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     type Rotary: Loaded;
     /// A bias of attention's scores by distance.
     type RelativeBias: Loaded;
-    /// Rows appended to its networks.
-    type Sequence: Sequence;
-
-    /// Whether a forward takes rows of several sequences.
-    const GATHERS: bool;
-
-    /// Whether the bits of a row do not depend on the rows beside it.
-    const ROW_INVARIANT: bool;
 
     /// How matrices are held.
     fn held(&self) -> &HeldWeights;
@@ -148,19 +99,32 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Bytes of keys and values in one slot, in all layers.
     fn bytes_per_slot(&self, shape: CacheShape) -> usize;
 
-    /// Where the pages of keys and values are counted, if they are.
-    fn cache_memory(&self) -> Option<&CacheMemory> {
-        None
-    }
+    /// Loads the matrix of a tensor.
+    fn matrix(&mut self, tensor: &Tensor<'_>, shape: [usize; 2]) -> Result<Self::Matrix>;
 
-    /// A sequence with nothing in it.
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> Self::Sequence;
+    /// Loads an embedding; `tied` if it is the head, too.
+    fn table(&mut self, tensor: &Tensor<'_>, shape: [usize; 2], tied: bool) -> Result<Self::Table>;
 
-    /// Carries out [`Network::forward`].
-    fn forward(
-        model: &BackendNetwork<Self>,
-        texts: Vec<NewRows<'_, Self::Sequence>>,
-    ) -> Vec<CoreResult<Scores>>;
+    /// The matrix that an embedding is in memory, for a head that is tied to it.
+    fn matrix_of(table: &Self::Table) -> Option<Self::Matrix>;
+
+    /// A norm of rows of as many elements.
+    fn norm(&self, weight: Vec<f32>, epsilon: f32) -> Result<Self::Norm>;
+
+    /// Matrices of one input below one another, with a bias if there is one. If it is `gated`, the
+    /// first half of the outputs is a gate for the second.
+    fn linear(
+        &self,
+        parts: Vec<Self::Matrix>,
+        bias: Option<Vec<f32>>,
+        gated: bool,
+    ) -> Result<Self::Linear>;
+
+    /// Rotations from cosines and sines, `[positions][half]` each.
+    fn rotary(&self, cosines: Vec<f32>, sines: Vec<f32>, half: usize) -> Result<Self::Rotary>;
+
+    /// A bias by distance.
+    fn relative_bias(&self, bias: RelativeBias) -> Result<Self::RelativeBias>;
 }
 
 /// How the matrices of a model are held.
@@ -197,35 +161,96 @@ impl HeldWeights {
     }
 }
 
+/// A tensor of a checkpoint that is to be held in a type.
+pub(crate) struct Tensor<'a> {
+    pub(crate) weights: &'a dyn Provider,
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+}
+
 /// Puts weights into the memory of a backend. Names are those of a checkpoint without the `.weight`
 /// or `.bias` at their ends.
-pub(crate) trait Loader<B: Backend> {
+pub(crate) struct Loader<'a, B> {
+    pub(crate) info: ModelInfo,
+    pub(crate) weights: &'a dyn Provider,
+    pub(crate) dtype: DType,
+    pub(crate) backend: B,
+}
+
+impl<'a, B: Backend> Loader<'a, B> {
     /// Whether there is a weight of this name.
-    fn has(&self, name: &str) -> bool;
-
-    /// The embedding; `tied` if it is the head, too.
-    fn table(&mut self, name: &str, tied: bool) -> Result<B::Table>;
-
-    /// The norm of a row of the residual stream.
-    fn norm(&mut self, name: &str) -> Result<B::Norm>;
-
-    /// The norm of a head.
-    fn head_norm(&mut self, name: &str) -> Result<B::Norm>;
-
-    /// A linear map.
-    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<B::Linear>;
-
-    /// The linear map to logits; if `tied` is given, `name` is the embedding's and this is it.
-    fn head(&mut self, name: &str, tied: Option<&B::Table>) -> Result<B::Linear>;
-
-    /// Rotations from cosines and sines, `[positions][head size / 2]` each.
-    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<B::Rotary>;
-
-    /// A bias by distance.
-    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<B::RelativeBias>;
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.weights.has(&format!("{name}.weight"))
+    }
 
     /// A small tensor, on the host.
-    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+    pub(crate) fn on_host(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let name = format!("{name}.weight");
+        self.weights.read(&name, shape, Role::Matrix)
+    }
+
+    fn tensor(&self, name: &str) -> Tensor<'a> {
+        Tensor {
+            weights: self.weights,
+            name: format!("{name}.weight"),
+            dtype: self.dtype,
+        }
+    }
+
+    fn vocabulary(&self) -> [usize; 2] {
+        [self.info.vocab_size, self.info.size]
+    }
+
+    /// The embedding; `tied` if it is the head, too.
+    pub(crate) fn table(&mut self, name: &str, tied: bool) -> Result<B::Table> {
+        let (tensor, shape) = (self.tensor(name), self.vocabulary());
+        self.backend.table(&tensor, shape, tied)
+    }
+
+    /// The linear map to logits; if `tied` is given, `name` is the embedding's and this is it.
+    pub(crate) fn head(&mut self, name: &str, tied: Option<&B::Table>) -> Result<B::Linear> {
+        let matrix = match tied.and_then(B::matrix_of) {
+            Some(matrix) => matrix,
+            None => {
+                let (tensor, shape) = (self.tensor(name), self.vocabulary());
+                self.backend.matrix(&tensor, shape)?
+            }
+        };
+        self.backend.linear(vec![matrix], None, false)
+    }
+
+    /// The norm of a row of the residual stream.
+    pub(crate) fn norm(&self, name: &str) -> Result<B::Norm> {
+        self.norm_of(name, self.info.size)
+    }
+
+    /// The norm `name` of rows of so many elements.
+    pub(crate) fn norm_of(&self, name: &str, size: usize) -> Result<B::Norm> {
+        let name = format!("{name}.weight");
+        let weight = self.weights.read(&name, &[size], Role::Norm)?;
+        self.backend.norm(weight, self.info.epsilon as f32)
+    }
+
+    /// A linear map.
+    pub(crate) fn linear(&mut self, spec: LinearSpec) -> Result<B::Linear> {
+        let (mut parts, mut bias) = (Vec::new(), Vec::new());
+        for (name, outputs) in spec.parts {
+            let tensor = self.tensor(&name);
+            parts.push(self.backend.matrix(&tensor, [outputs, spec.inputs])?);
+            if spec.bias {
+                let name = format!("{name}.bias");
+                bias.extend(self.weights.read(&name, &[outputs], Role::Bias)?);
+            }
+        }
+        let bias = spec.bias.then_some(bias);
+        self.backend.linear(parts, bias, spec.gated)
+    }
+
+    /// Rotations from cosines and sines, `[positions][head size / 2]` each.
+    pub(crate) fn rotary(&self, (cosines, sines): (Vec<f32>, Vec<f32>)) -> Result<B::Rotary> {
+        self.backend
+            .rotary(cosines, sines, self.info.heads.size / 2)
+    }
 }
 
 /// One forward over some rows. They pass through the residual stream and its norm, queries, what
@@ -241,7 +266,7 @@ pub(crate) trait Forward<B: Backend> {
     fn enter(&mut self, layer: usize);
 
     /// Norm to queries, and keys and values of `layer` of the sequence.
-    fn project(&mut self, linear: &B::Linear, transform: QkTransform<'_, B>, layer: usize);
+    fn project(&mut self, linear: &B::Linear, transform: Option<QkTransform<'_, B>>, layer: usize);
 
     /// Norm to queries.
     fn project_queries(&mut self, linear: &B::Linear);
@@ -297,121 +322,23 @@ pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
     fn encode(&self, _forward: &mut dyn Forward<B>) {}
 }
 
-/// An architecture: the content of its config.json, checked, and how layers are made of it.
-pub(crate) trait Describe {
-    /// What follows from the settings.
-    fn info(&self) -> ModelInfo;
-
-    /// Loads the layers.
-    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>>;
-}
-
-/// Loads a model onto the backend for a device and type.
-pub(crate) fn network(
-    config: &impl Describe,
-    weights: &dyn Provider,
-    device: &Device,
-    types: Types,
-) -> Result<Arc<dyn Network>> {
-    let info = config.info();
-    Ok(match device {
-        Device::Cpu => {
-            let mut loader = cpu::CpuLoader::new(info, weights, types)?;
-            let layers = config.layers(&mut loader)?;
-            BackendNetwork::shared(loader.backend(), info, layers)
-        }
-        #[cfg(feature = "candle")]
-        Device::Candle(device) => {
-            if let Some(cache) = types.cache {
-                return Err(Error::CandleCacheType { cache });
-            }
-            let mut loader = candle::CandleLoader::new(device, info, weights, types.weights)?;
-            let layers = config.layers(&mut loader)?;
-            BackendNetwork::shared(loader.backend(), info, layers)
-        }
-    })
-}
-
 /// A model on a backend.
 #[derive(Debug)]
 pub(crate) struct BackendNetwork<B: Backend> {
-    backend: B,
-    info: ModelInfo,
-    layers: Box<dyn Layers<B>>,
+    pub(crate) backend: B,
+    pub(crate) info: ModelInfo,
+    pub(crate) layers: Box<dyn Layers<B>>,
 }
 
 impl<B: Backend> BackendNetwork<B> {
-    /// The embedding and the head, for those that share them.
-    pub(crate) fn vocabulary(&self) -> Vocabulary<'_, B> {
-        self.layers.vocabulary()
-    }
-
-    /// Bytes of the weights of a matrix of so many, as those of the model are held.
-    pub(crate) fn weight_bytes(&self, weights: usize) -> usize {
-        self.backend.held().bytes_of(weights)
-    }
-
-    fn shared(backend: B, info: ModelInfo, layers: Box<dyn Layers<B>>) -> Arc<dyn Network> {
-        Arc::new(Self {
-            backend,
-            info,
-            layers,
-        })
-    }
-}
-
-/// Rows for a sequence that a network of the same backend has made.
-fn of_backend<S: Sequence>(text: NewRows<'_>) -> NewRows<'_, S> {
-    let sequence: &mut dyn Any = text.sequence;
-    // Sequences are made by `Network::sequence`, and stay in the session of that network.
-    NewRows {
-        sequence: sequence.downcast_mut().expect("a sequence of this network"),
-        plan: text.plan,
-        read: text.read,
-    }
-}
-
-impl<B: Backend> Network for BackendNetwork<B> {
-    fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    fn bytes_per_forward(&self, rows: usize) -> usize {
-        let parameters = self.info.parameters_per_forward(rows);
-        self.backend.held().bytes_of(parameters)
-    }
-
-    fn bytes_per_position(&self) -> usize {
+    /// Bytes of keys and values that the layers keep of one position of a sequence; those of a
+    /// position of the source are as many.
+    pub(crate) fn bytes_per_position(&self) -> usize {
         self.backend.bytes_per_slot(self.info.cache_shape())
     }
 
-    fn cache_memory(&self) -> Option<CacheUse<'_>> {
-        let memory = self.backend.cache_memory()?;
-        let page = PAGE_SLOTS * self.bytes_per_position();
-        Some(CacheUse { memory, page })
-    }
-
-    fn hidden(&self) -> HiddenLayers {
-        HiddenLayers::up_to(self.info.layers)
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.backend.held().sentences()
-    }
-
-    fn gathers(&self) -> bool {
-        B::GATHERS
-    }
-
-    fn is_row_invariant(&self) -> bool {
-        B::ROW_INVARIANT
-    }
-
-    fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<CoreResult<Scores>> {
-        B::forward(self, texts.into_iter().map(of_backend).collect())
-    }
-
-    fn sequence(self: Arc<Self>) -> Box<dyn Sequence> {
-        Box::new(B::sequence(self))
+    /// The embedding and the head, for those that share them.
+    pub(crate) fn vocabulary(&self) -> Vocabulary<'_, B> {
+        self.layers.vocabulary()
     }
 }

@@ -3,12 +3,9 @@
 use crate::{Error, Result};
 
 /// An error of config.json, mended by taking the right file.
-pub(crate) fn bad(problem: String) -> Error {
-    Error::Config {
-        file: "config.json".into(),
-        problem,
-        cure: "take config.json from the model the weights came from".into(),
-    }
+pub(crate) fn bad(problem: impl Into<String>) -> Error {
+    let cure = "take config.json from the model the weights came from";
+    Error::config("config.json", problem, cure)
 }
 
 /// Refuses the first size that is 0.

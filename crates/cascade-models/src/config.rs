@@ -1,17 +1,14 @@
 //! config.json to what it describes.
 
-use std::sync::Arc;
-
 use cascade_checkpoint::{gguf_config, read_json};
 use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 use serde_json::Value;
 
-use crate::backend::{self, Describe, ModelInfo};
-use crate::dtype::Types;
-use crate::network::Network;
-use crate::t5::T5Class;
-use crate::weights::Provider;
-use crate::{decoder, DecoderConfig, Device, Error, Result, T5Config};
+use crate::backend::{Backend, Layers, Loader, ModelInfo};
+use crate::checks::bad;
+use crate::decoder::{self, DecoderConfig};
+use crate::t5::{T5Class, T5Config};
+use crate::{Error, Result};
 
 /// What config.json describes.
 #[derive(Clone, Debug)]
@@ -47,16 +44,11 @@ impl ModelConfig {
         }
     }
 
-    /// The model itself, loaded.
-    pub(crate) fn network(
-        &self,
-        weights: &dyn Provider,
-        device: &Device,
-        types: Types,
-    ) -> Result<Arc<dyn Network>> {
+    /// Loads the layers.
+    pub(crate) fn layers<B: Backend>(&self, to: &mut Loader<'_, B>) -> Result<Box<dyn Layers<B>>> {
         match self {
-            Self::T5(config) => backend::network(&**config, weights, device, types),
-            Self::Decoder(config) => backend::network(&**config, weights, device, types),
+            Self::T5(config) => config.layers(to),
+            Self::Decoder(config) => config.layers(to),
         }
     }
 }
@@ -77,7 +69,7 @@ pub(crate) fn check_kind(file: &ModelFile, config: &Value) -> Result<()> {
     match model_type.as_str().or(class.as_str()) {
         None => {
             let problem = "neither \"model_type\" nor \"architectures\" says what it is";
-            return Err(bad_config(file, problem.to_owned()));
+            return Err(in_file(file, bad(problem)));
         }
         Some(other) if !known => {
             return Err(Error::UnsupportedModel {
@@ -89,31 +81,18 @@ pub(crate) fn check_kind(file: &ModelFile, config: &Value) -> Result<()> {
     }
     match config.get("quantization_config") {
         None | Some(Value::Null) => Ok(()),
-        Some(_) => Err(Error::Config {
-            file: file.to_string(),
-            problem: "\"quantization_config\" says that the weights are quantized".to_owned(),
-            cure: "take the model in f32, f16 or bf16".to_owned(),
-        }),
-    }
-}
-
-/// An error of a file that does not belong to the weights.
-pub(crate) fn bad_config(file: &ModelFile, problem: String) -> Error {
-    Error::Config {
-        file: file.to_string(),
-        problem,
-        cure: "take config.json from the model the weights came from".to_owned(),
+        Some(_) => {
+            let problem = "\"quantization_config\" says that the weights are quantized";
+            let cure = "take the model in f32, f16 or bf16";
+            Err(Error::config(file, problem, cure))
+        }
     }
 }
 
 /// Models know their configuration, but not the file it came from.
 pub(crate) fn in_file(file: &ModelFile, error: Error) -> Error {
     match error {
-        Error::Config { problem, cure, .. } => Error::Config {
-            file: file.to_string(),
-            problem,
-            cure,
-        },
+        Error::Config { problem, cure, .. } => Error::config(file, problem, cure),
         error => error,
     }
 }

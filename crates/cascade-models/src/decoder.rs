@@ -9,8 +9,7 @@ mod family;
 mod layers;
 mod rope;
 
-pub use config::DecoderConfig;
-pub(crate) use config::{LayerKind, ProjectionLayout};
+pub(crate) use config::{DecoderConfig, LayerKind, ProjectionLayout};
 pub(crate) use family::of as family;
 pub(crate) use layers::Layer;
-pub(crate) use rope::Rotations;
+pub(crate) use rope::{Rope, Stretch};

@@ -16,10 +16,11 @@ pub enum Error {
     #[error(transparent)]
     Checkpoint(#[from] cascade_checkpoint::Error),
 
-    /// A setting in a JSON file is missing or makes no sense.
+    /// A setting in a JSON file is missing or makes no sense, or a head cannot be read or does not
+    /// fit its target.
     #[error("{file}: {problem}; {cure}")]
     Config {
-        /// The file.
+        /// The file: the one that describes a model or a head, or weights of a head.
         file: String,
         /// Which setting, and what is wrong with it.
         problem: String,
@@ -52,17 +53,6 @@ pub enum Error {
         count: usize,
         /// The name of one of these tensors.
         example: String,
-    },
-
-    /// A head that cannot be read, or that does not fit its target.
-    #[error("{file}: {problem}; {cure}")]
-    Head {
-        /// The file that describes it, or its weights.
-        file: String,
-        /// What is wrong.
-        problem: String,
-        /// How to mend it.
-        cure: String,
     },
 
     /// A type that keys and values are not held in.
@@ -191,6 +181,19 @@ impl Error {
                 ErrorKind::Device
             }
             _ => ErrorKind::Unsupported,
+        }
+    }
+
+    /// The error of a file that no model or head can be made of.
+    pub(crate) fn config(
+        file: impl ToString,
+        problem: impl Into<String>,
+        cure: impl Into<String>,
+    ) -> Self {
+        Self::Config {
+            file: file.to_string(),
+            problem: problem.into(),
+            cure: cure.into(),
         }
     }
 

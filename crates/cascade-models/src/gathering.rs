@@ -1,16 +1,16 @@
 //! Calls of several sessions in one forward.
 
 mod batcher;
-mod price;
+mod ledger;
 mod workers;
 
 use std::sync::Arc;
 
-pub use batcher::{BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running};
-use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
+pub use batcher::{BatchCounts, BatchedSession, Batcher, Participant, TakesPart};
+use cascade_core::{Result, Scorer, Scores, TokenId, TokenTree, Want};
 pub use workers::Workers;
 
-use crate::network::CHUNK;
+use crate::backend::network::CHUNK;
 use crate::session::{Scoring, Session};
 
 /// A call of [`score`](cascade_core::Scorer::score) among several.
@@ -36,6 +36,10 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
     let mut answers: Vec<Option<Result<Scores>>> = Vec::new();
     let mut begun = Vec::new();
     for (number, call) in calls.into_iter().enumerate() {
+        if !call.session.model().gathers() {
+            answers.push(Some(call.session.score(call.context, call.tree, call.want)));
+            continue;
+        }
         match call.session.begin(call.context, call.tree, call.want) {
             Ok(scoring) => {
                 answers.push(None);
@@ -46,12 +50,10 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
     }
     while let Some((_, first, _)) = begun.first() {
         let model = Arc::clone(first.model());
-        let same = begun
+        let (numbers, calls): (Vec<_>, Vec<_>) = begun
             .iter_mut()
             .filter(|(_, session, _)| Arc::ptr_eq(session.model(), &model))
-            .map(|(number, session, scoring)| (number, &mut **session, scoring));
-        let (numbers, calls): (Vec<_>, Vec<_>) = same
-            .map(|(number, session, scoring)| (*number, (session, scoring)))
+            .map(|(number, session, scoring)| (*number, (&mut **session, scoring)))
             .unzip();
         let forward = forward(calls, Company::Alone);
         for (number, given) in numbers.into_iter().zip(forward.answers) {
@@ -80,7 +82,8 @@ struct Forward {
     reads_prompt: bool,
 }
 
-/// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
+/// Runs one forward over rows of some calls on sessions of one model that gathers, the oldest call
+/// first.
 fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
     let Some((first, _)) = calls.first() else {
         return Forward::default();
@@ -89,12 +92,8 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
     for (session, scoring) in &mut calls {
         session.adopt(scoring);
     }
-    let needs: Vec<_> = calls.iter().map(RowsNeeded::by).collect();
-    let shares = if model.gathers() {
-        shares_of_those_not_waiting(&needs, waiting(&calls), company)
-    } else {
-        in_turns(&needs)
-    };
+    let needs = needs(&calls);
+    let shares = shares(&needs, CHUNK, company);
     let rows: Vec<_> = calls
         .iter_mut()
         .zip(&shares)
@@ -117,35 +116,19 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
     Forward {
         answers: calls.map(|(call, share)| take(call, *share)).collect(),
         rows: computed,
-        reads_prompt: needs.iter().zip(&shares).any(reads_prompt),
+        reads_prompt: needs
+            .iter()
+            .zip(&shares)
+            .any(|(need, share)| share.is_some() && need.is_some_and(RowsNeeded::is_prompt)),
     }
 }
 
-/// Whether a call reads a prompt in this forward.
-fn reads_prompt((need, share): (&RowsNeeded, &Option<usize>)) -> bool {
-    need.is_prompt() && share.is_some()
-}
-
-/// Tokens of the context that the oldest call may append; the others wait for their turn.
-fn in_turns(needs: &[RowsNeeded]) -> Vec<Option<usize>> {
-    let share = |(turn, need): (usize, &RowsNeeded)| (turn == 0).then(|| need.context.min(CHUNK));
-    needs.iter().enumerate().map(share).collect()
-}
-
-/// Tokens of the context that each call may append; none for calls that wait.
-fn shares_of_those_not_waiting(
-    needs: &[RowsNeeded],
-    waiting: Vec<bool>,
-    company: Company,
-) -> Vec<Option<usize>> {
-    let taking_part: Vec<_> = needs
-        .iter()
-        .zip(&waiting)
-        .filter_map(|(need, waits)| (!waits).then_some(*need))
-        .collect();
-    let mut shares = shares(&taking_part, CHUNK, company).into_iter();
-    let share = |waits| if waits { None } else { shares.next().flatten() };
-    waiting.into_iter().map(share).collect()
+/// What each call needs, unless it waits.
+fn needs(calls: &[(&mut Session, &mut Scoring)]) -> Vec<Option<RowsNeeded>> {
+    let calls = calls.iter().zip(waiting(calls));
+    calls
+        .map(|(call, waits)| (!waits).then(|| RowsNeeded::by(call)))
+        .collect()
 }
 
 /// Which calls wait for the end of an older one, which computes what they can take over.
@@ -191,17 +174,22 @@ impl RowsNeeded {
 const PROMPT_ROWS_BESIDE_OTHERS: (usize, usize) = (16, 64);
 
 /// How many tokens of the context each call has computed in the next forward, the oldest call
-/// first; `None` for those that wait for a later one.
+/// first; `None` for those that wait for a later one or for an older call.
 ///
 /// There are about `most` rows at most. Prompts share what the others leave of it, and take turns
 /// if that is little.
-fn shares(needs: &[RowsNeeded], most: usize, company: Company) -> Vec<Option<usize>> {
+fn shares(needs: &[Option<RowsNeeded>], most: usize, company: Company) -> Vec<Option<usize>> {
     let mut left = most;
     let mut shares = vec![None; needs.len()];
-    for (share, need) in shares.iter_mut().zip(needs) {
+    let needs = || {
+        (0..)
+            .zip(needs)
+            .filter_map(|(call, need)| Some((call, (*need)?)))
+    };
+    for (call, need) in needs().filter(|(_, need)| !need.is_prompt()) {
         let rows = need.context + need.nodes;
-        if !need.is_prompt() && (rows <= left || left == most) {
-            *share = Some(need.context);
+        if rows <= left || left == most {
+            shares[call] = Some(need.context);
             left = left.saturating_sub(rows);
         }
     }
@@ -209,10 +197,10 @@ fn shares(needs: &[RowsNeeded], most: usize, company: Company) -> Vec<Option<usi
         let (least, most) = PROMPT_ROWS_BESIDE_OTHERS;
         left = left.clamp(least, most);
     }
-    for (share, need) in shares.iter_mut().zip(needs) {
-        if need.is_prompt() && left > 0 {
+    for (call, need) in needs().filter(|(_, need)| need.is_prompt()) {
+        if left > 0 {
             let allowed = need.context.min(left);
-            *share = Some(allowed);
+            shares[call] = Some(allowed);
             left -= allowed;
         }
     }
@@ -224,10 +212,8 @@ mod tests {
     use super::*;
 
     fn of(needs: &[(usize, usize)]) -> Vec<Option<usize>> {
-        let needs: Vec<RowsNeeded> = needs
-            .iter()
-            .map(|&(context, nodes)| RowsNeeded { context, nodes })
-            .collect();
+        let need = |&(context, nodes): &(usize, usize)| Some(RowsNeeded { context, nodes });
+        let needs: Vec<_> = needs.iter().map(need).collect();
         shares(&needs, 512, Company::Alone)
     }
 
@@ -257,10 +243,10 @@ mod tests {
 
     #[test]
     fn prompts_hold_up_no_other_model_for_long() {
-        let prompt = RowsNeeded {
+        let prompt = Some(RowsNeeded {
             context: 1900,
             nodes: 0,
-        };
+        });
         let (_, share) = PROMPT_ROWS_BESIDE_OTHERS;
         assert_eq!(shares(&[prompt], 512, Company::OthersWait), [Some(share)]);
         assert_eq!(shares(&[prompt], 512, Company::Alone), [Some(512)]);

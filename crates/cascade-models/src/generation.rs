@@ -13,60 +13,8 @@ use crate::checks::bad;
 use crate::settings::Neutral;
 use crate::{Error, ModelFile, Result};
 
-/// What is read elsewhere, is for the user to say, or changes no token.
-const HARMLESS: &[&str] = &[
-    // Names, versions, and tokens that tokenizers and config.json know.
-    "_from_model_config",
-    "_commit_hash",
-    "transformers_version",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "decoder_start_token_id",
-    "generation_kwargs",
-    // How to choose is for the user to say.
-    "do_sample",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "max_length",
-    "max_new_tokens",
-    "max_time",
-    "num_return_sequences",
-    // Of beams alone.
-    "early_stopping",
-    "length_penalty",
-    "num_beam_groups",
-    "diversity_penalty",
-    // How transformers computes the same, and forms of what is returned.
-    "assistant_confidence_threshold",
-    "assistant_early_exit",
-    "assistant_lookbehind",
-    "cache_config",
-    "cache_implementation",
-    "compile_config",
-    "disable_compile",
-    "is_assistant",
-    "low_memory",
-    "max_matching_ngram_size",
-    "num_assistant_tokens",
-    "num_assistant_tokens_schedule",
-    "output_attentions",
-    "output_hidden_states",
-    "output_logits",
-    "output_scores",
-    "prefill_chunk_size",
-    "prompt_lookup_num_tokens",
-    "return_dict_in_generate",
-    "return_legacy_cache",
-    "target_lookbehind",
-    "use_cache",
-    "use_mambapy",
-    // Changes nothing among tokens that were not excluded.
-    "renormalize_logits",
-    "remove_invalid_values",
-];
+/// Keys that are read elsewhere, are for the user to say, or change no token, one a line.
+const HARMLESS: &str = include_str!("generation/harmless.txt");
 
 /// What changes the choice of tokens, and the value that does not.
 const NEUTRAL: &[(&str, Neutral)] = &[
@@ -126,10 +74,10 @@ pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> R
         let ids: Option<BTreeSet<i64>> = ids.into_iter().map(Value::as_i64).collect();
         let ids = ids
             .filter(|ids| ids.iter().all(|id| *id >= -1))
-            .ok_or_else(|| Error::Config {
-                file: file.to_string(),
-                problem: format!("\"eos_token_id\" is {named}, not an id or a list of such"),
-                cure: format!("take {} from the model the weights came from", short(file)),
+            .ok_or_else(|| {
+                let problem = format!("\"eos_token_id\" is {named}, not an id or a list of such");
+                let cure = format!("take {} from the model the weights came from", short(file));
+                Error::config(file, problem, cure)
             })?;
         let known = |id: &i64| {
             let id = TokenId::try_from(*id).ok();
@@ -167,7 +115,7 @@ fn short(file: &ModelFile) -> String {
 pub(crate) fn warnings(generation: &Value, config: &Value) -> Result<Vec<String>> {
     let entries = generation
         .as_object()
-        .ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
+        .ok_or_else(|| bad("it is not an object of settings"))?;
     let mut warnings: Vec<String> = changing(entries).collect();
     let unknown: Vec<&str> = unknown(entries).collect();
     if !unknown.is_empty() {
@@ -198,7 +146,8 @@ fn changing(entries: &Map<String, Value>) -> impl Iterator<Item = String> + '_ {
 fn unknown(entries: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let stated = entries.iter().filter(|(_, value)| !value.is_null());
     let keys = stated.map(|(key, _)| key.as_str());
-    keys.filter(|key| !HARMLESS.contains(key) && !NEUTRAL.iter().any(|(known, _)| known == key))
+    let changes = |key: &str| NEUTRAL.iter().any(|(known, _)| *known == key);
+    keys.filter(move |key| !HARMLESS.lines().any(|known| known == *key) && !changes(key))
 }
 
 /// Where the file starts decoders with another token than config.json, which is followed.

@@ -22,21 +22,21 @@ use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint};
 use cascade_core::{Architecture, HiddenLayers, ScorerInfo, TokenId, TokenTree};
-use cascade_cpu::{CacheMemory, PAGE_SLOTS};
+use cascade_cpu::PAGE_SLOTS;
 use cascade_hub::{ModelFiles, WeightFormat};
 
 pub use self::basis::HeadBasis;
 pub use self::session::HeadSession;
 
-use self::config::HeadConfig;
+use self::config::{HeadConfig, LayerHead};
 use self::eagle::Eagle;
 use self::eagle3::Eagle3;
 use self::medusa::{Heads, Medusa};
 use self::mtp::Mtp;
 use self::observed::Observed;
 use self::recurrent::{Recurrent, RecurrentNetwork};
-use crate::backend::cpu::{Cpu, CpuLoader};
-use crate::backend::{Backend, BackendNetwork, ModelInfo};
+use crate::backend::cpu::Cpu;
+use crate::backend::{Backend, BackendNetwork, Loader, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
 use crate::model::max_nodes;
@@ -51,7 +51,6 @@ use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 /// [sessions](Self::session) share it.
 #[derive(Debug)]
 pub struct Head {
-    name: String,
     kind: &'static str,
     network: Arc<dyn HeadNetwork>,
     /// Over the target's vocabulary.
@@ -73,10 +72,8 @@ trait HeadNetwork: Debug + Send + Sync {
     /// states; `None` if it can say nothing there.
     fn reach(&self, beyond: usize) -> Option<usize>;
 
-    /// What has keys and values of its rows, if it has any.
-    fn caches(&self) -> Option<&Cpu> {
-        None
-    }
+    /// Where it computes, and keeps what keys and values it has.
+    fn cpu(&self) -> &Cpu;
 
     /// What a session keeps. Allocates nothing.
     fn memory(self: Arc<Self>) -> Box<dyn Memory>;
@@ -101,58 +98,50 @@ trait Memory: Debug + Send {
 /// say is compared with the target before weights are read.
 ///
 /// # Errors
-/// [`Error::Head`] for files that are of no known kind of head or do not fit the target, a target
+/// [`Error::Config`] for files that are of no known kind of head or do not fit the target, a target
 /// that gives no states or does not compute on the CPU, and a device other than the CPU; else as
 /// [`load_files`](crate::load_files).
 pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Result<Head> {
-    let refused = |problem: String, cure: &str| Error::Head {
-        file: files.config.to_string(),
-        problem,
-        cure: cure.to_owned(),
-    };
+    let refused = |problem, cure| Error::config(&files.config, problem, cure);
     if !options.device.is_cpu() {
-        let problem = "heads compute on the CPU, with our kernels, and it was to compute elsewhere"
-            .to_owned();
+        let problem = "heads compute on the CPU, with our kernels, and it was to compute elsewhere";
         return Err(refused(problem, "give it and its target `device: cpu`"));
     }
     let network = target.on_cpu().ok_or_else(|| {
-        let problem = "its target computes elsewhere than on the CPU with our kernels".to_owned();
+        let problem = "its target computes elsewhere than on the CPU with our kernels";
         refused(problem, "give the target `device: cpu`")
     })?;
-    load_for(files, target.network().info(), network, options)
+    load_for(files, target.described(), Arc::clone(network), options)
 }
 
 /// Loads a head for a target on the CPU.
 fn load_for(
     files: ModelFiles,
     of_target: &ModelInfo,
-    network: Arc<BackendNetwork<Cpu>>,
+    target: Arc<BackendNetwork<Cpu>>,
     options: &LoadOptions,
 ) -> Result<Head> {
     let (config, weights) = checked(&files, of_target)?;
     let weights = CheckpointWeights(weights);
     let info = config.info(of_target);
-    let mut loader = CpuLoader::new(info, &weights, options.types())?;
-    let (kind, part) = load_part(&config, info, &weights, &mut loader)?;
-    let cpu = loader.backend();
+    let loader = Loader {
+        info,
+        weights: &weights,
+        dtype: options.dtype,
+        backend: Cpu::new(options.cache_dtype)?,
+    };
+    let shared = info.parameters_of_all_rows - info.parameters;
+    let shared = target.backend.held().bytes_of(shared);
+    let (kind, network) = load_network(&config, target, &weights.0, loader)?;
+    let held = network.cpu().held();
     let mut warnings = config.warnings().to_vec();
-    warnings.extend(cpu.held().sentences());
+    warnings.extend(held.sentences());
     warnings.extend(weights.0.notes());
-    let shared = network.weight_bytes(info.parameters_of_all_rows - info.parameters);
-    let bytes_per_forward = cpu.held().bytes_of(info.parameters) + shared;
+    let bytes_per_forward = held.bytes_of(info.parameters) + shared;
     refuse_leftovers(&weights.0, &config)?;
     Ok(Head {
-        name: files.name.clone(),
         kind,
-        network: match part {
-            Part::Layer(layer) => Arc::new(RecurrentNetwork {
-                layer,
-                cpu,
-                info,
-                target: network,
-            }),
-            Part::Heads(heads) => Arc::new(Medusa { heads, cpu }),
-        },
+        network,
         info,
         architecture: of_target.architecture,
         start: of_target.start,
@@ -162,45 +151,47 @@ fn load_for(
     })
 }
 
-/// The weights of a head of one kind or the other.
-enum Part {
-    Layer(Box<dyn Recurrent>),
-    Heads(Heads),
-}
-
 /// Reads the weights of a head; its kind, for users.
-fn load_part(
+fn load_network(
     config: &HeadConfig,
-    info: ModelInfo,
-    weights: &CheckpointWeights,
-    loader: &mut CpuLoader<'_>,
-) -> Result<(&'static str, Part)> {
+    target: Arc<BackendNetwork<Cpu>>,
+    weights: &Checkpoint,
+    mut loader: Loader<'_, Cpu>,
+) -> Result<(&'static str, Arc<dyn HeadNetwork>)> {
+    let info = loader.info;
     let positions = info.max_context.unwrap_or_default();
-    Ok(match config {
-        HeadConfig::Eagle(layer, own) => {
-            let eagle = Eagle::load(layer, own, positions, loader)?;
-            ("EAGLE", Part::Layer(Box::new(eagle)))
+    let to = &mut loader;
+    let (kind, layer): (_, Box<dyn Recurrent>) = match config {
+        HeadConfig::Layer(layer, LayerHead::Eagle(own)) => {
+            ("EAGLE", Box::new(Eagle::load(layer, own, positions, to)?))
         }
-        HeadConfig::Eagle3(layer, own) => {
-            let eagle = Eagle3::load(layer, own, positions, &weights.0, loader)?;
-            ("EAGLE-3", Part::Layer(Box::new(eagle)))
+        HeadConfig::Layer(layer, LayerHead::Eagle3(own)) => {
+            let eagle = Eagle3::load(layer, own, positions, weights, to)?;
+            ("EAGLE-3", Box::new(eagle))
         }
-        HeadConfig::Mtp(layer) => {
-            let mtp = Mtp::load(layer, positions, loader)?;
-            ("MTP", Part::Layer(Box::new(mtp)))
+        HeadConfig::Layer(layer, LayerHead::Mtp) => {
+            ("MTP", Box::new(Mtp::load(layer, positions, to)?))
         }
-        HeadConfig::Medusa(own) => {
-            let heads = Heads::load(own, info.size, info.vocab_size, loader)?;
-            ("Medusa", Part::Heads(heads))
+        HeadConfig::Medusa(shape, _) => {
+            let heads = Heads::load(shape, to)?;
+            let cpu = loader.backend;
+            return Ok(("Medusa", Arc::new(Medusa { heads, cpu })));
         }
-    })
+    };
+    let network = RecurrentNetwork {
+        layer,
+        cpu: loader.backend,
+        info,
+        target,
+    };
+    Ok((kind, Arc::new(network)))
 }
 
 /// Compares the files of a head with those of its target, before either is loaded: reads
 /// config.json of both and the headers of the head's weights.
 ///
 /// # Errors
-/// [`Error::Head`] for files that are of no known kind of head or do not fit the target; a
+/// [`Error::Config`] for files that are of no known kind of head or do not fit the target; a
 /// config.json that cannot be read, or that no model can be built from.
 pub fn check_head(files: &ModelFiles, target: &ModelFiles) -> Result<()> {
     let target = ModelConfig::parse(&target.config, &read_config(target)?)?;
@@ -218,12 +209,9 @@ fn checked(files: &ModelFiles, target: &ModelInfo) -> Result<(HeadConfig, Checkp
 /// say, and the weights, of which only the headers are read.
 fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfig, Checkpoint)> {
     if files.weight_format == WeightFormat::Gguf {
-        return Err(Error::Head {
-            file: files.config.to_string(),
-            problem: "it is a GGUF file, in which no heads are read".to_owned(),
-            cure: "take config.json and model.safetensors or pytorch_model.bin as released"
-                .to_owned(),
-        });
+        let problem = "it is a GGUF file, in which no heads are read";
+        let cure = "take config.json and model.safetensors or pytorch_model.bin as released";
+        return Err(Error::config(&files.config, problem, cure));
     }
     let weights = Checkpoint::open_as_named(files)?;
     let config = HeadConfig::read(&read_json(&files.config)?, &weights, &files.config, target)?;
@@ -237,7 +225,7 @@ fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfi
 /// Of the files of a model, MTP layers are what is a head's.
 fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
     let mut unused = weights.unused();
-    if let HeadConfig::Mtp(_) = config {
+    if let HeadConfig::Layer(_, LayerHead::Mtp) = config {
         unused.retain(|name| name.starts_with(mtp::LAYERS));
     }
     let useless =
@@ -249,22 +237,21 @@ fn refuse_leftovers(weights: &Checkpoint, config: &HeadConfig) -> Result<()> {
         .collect();
     match left.first() {
         None => Ok(()),
-        Some(example) => Err(Error::Head {
-            file: weights.files(),
-            problem: format!(
+        Some(example) => {
+            let problem = format!(
                 "it has {} tensor(s) that no head of this kind computes with, such as {example}",
                 left.len()
-            ),
-            cure: "take the files as they were released; a head of another kind is not read"
-                .to_owned(),
-        }),
+            );
+            let cure = "take the files as they were released; a head of another kind is not read";
+            Err(Error::config(weights.files(), problem, cure))
+        }
     }
 }
 
 impl Head {
     /// The source, as [`ModelSource`](crate::ModelSource) writes it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.files.name
     }
 
     /// What kind of head it is, in words.
@@ -301,16 +288,14 @@ impl Head {
 
     /// Bytes of the keys and values of all its sessions at present.
     pub fn cache_bytes(&self) -> usize {
-        let memory = self.network.caches().and_then(Backend::cache_memory);
-        memory.map_or(0, CacheMemory::bytes)
+        self.network.cpu().cache_bytes()
     }
 
     /// Bytes of keys and values that a session takes at most for so many positions.
     pub fn cache_bytes_of(&self, positions: usize) -> usize {
-        let shape = self.info.cache_shape();
-        let slot = self.network.caches().map(|cpu| cpu.bytes_per_slot(shape));
-        let pages = positions.div_ceil(PAGE_SLOTS).saturating_add(1);
-        pages.saturating_mul(PAGE_SLOTS * slot.unwrap_or(0))
+        let positions = positions.saturating_add(PAGE_SLOTS);
+        let cpu = self.network.cpu();
+        cpu.page_bytes(self.info.cache_shape(), positions)
     }
 
     /// The vocabulary and the limits of its sessions, and what they observe.

@@ -31,7 +31,6 @@ mod info;
 mod load;
 mod memory;
 mod model;
-mod network;
 mod plan;
 mod prefixes;
 mod quantize;
@@ -53,14 +52,13 @@ pub use cascade_hub::{
     EmbeddedModel, EmbeddedWeights, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles,
     VocabularyFiles, WeightFormat,
 };
-pub use decoder::DecoderConfig;
 pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
 pub use gathering::{
-    score_together, BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running,
-    ScoreCall, Workers,
+    score_together, BatchCounts, BatchedSession, Batcher, Participant, ScoreCall, TakesPart,
+    Workers,
 };
 pub use heads::{check_head, load_head, Head, HeadBasis, HeadSession};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
@@ -72,7 +70,6 @@ pub use random::random_model;
 pub use readout::scores_of_logits;
 pub use session::Session;
 pub use shapes::{shape, shape_names};
-pub use t5::{relative_position_bucket, FeedForwardProj, T5Config};
 pub use weights::WeightSource;
 
 /// Instruction sets of this CPU that forward passes can use, the widest first. It is the one that

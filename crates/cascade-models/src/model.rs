@@ -1,15 +1,16 @@
 //! Models: weights on a device, and what is known of them.
 
-use std::any::Any;
 use std::sync::Arc;
 
-use cascade_core::{Architecture, ScorerInfo, LARGEST_FORWARD};
+use cascade_core::{Architecture, HiddenLayers, ScorerInfo, LARGEST_FORWARD};
 
+#[cfg(feature = "candle")]
+use crate::backend::candle::Candle;
 use crate::backend::cpu::Cpu;
-use crate::backend::{BackendNetwork, ModelInfo};
+use crate::backend::network::Network;
+use crate::backend::{Backend, BackendNetwork, Loader, ModelInfo};
 use crate::config::ModelConfig;
 use crate::dtype::Types;
-use crate::network::{Network, Sequence};
 use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
@@ -17,7 +18,8 @@ use crate::{DType, Device, ModelFile, WeightSource};
 /// [sessions](crate::Session).
 #[derive(Debug)]
 pub struct Model {
-    network: Arc<dyn Network>,
+    network: Network,
+    described: ModelInfo,
     info: ScorerInfo,
     warnings: Vec<String>,
 }
@@ -30,20 +32,26 @@ impl Model {
         device: &Device,
         types: Types,
     ) -> crate::Result<Self> {
-        let network = config.network(weights, device, types)?;
-        let mut model = Self::of_network(network);
+        let dtype = types.weights;
+        let network = match device {
+            Device::Cpu => Network::Cpu(load(config, weights, dtype, Cpu::new(types.cache)?)?),
+            #[cfg(feature = "candle")]
+            Device::Candle(device) => {
+                let backend = Candle::new(device, types)?;
+                Network::Candle(load(config, weights, dtype, backend)?)
+            }
+        };
+        let described = config.info();
         let of_settings = config.warnings().iter().cloned();
-        model.warnings.splice(0..0, of_settings);
-        Ok(model)
-    }
-
-    /// The model that a network is.
-    pub(crate) fn of_network(network: Arc<dyn Network>) -> Self {
-        Self {
-            info: scorer_info(network.info()).with_hidden(network.hidden()),
-            warnings: network.notes(),
+        Ok(Self {
+            info: ScorerInfo::new(described.architecture, described.vocab_size)
+                .with_max_context(described.max_context)
+                .with_max_nodes(Some(max_nodes(&described)))
+                .with_hidden(HiddenLayers::up_to(described.layers)),
+            warnings: of_settings.chain(network.held().sentences()).collect(),
+            described,
             network,
-        }
+        })
     }
 
     /// Adds warnings for the user.
@@ -87,12 +95,12 @@ impl Model {
 
     /// Length of its hidden states.
     pub fn hidden_size(&self) -> usize {
-        self.network.info().size
+        self.described.size
     }
 
     /// Number of parameters; a tied head counts once.
     pub fn num_parameters(&self) -> usize {
-        self.network.info().parameters
+        self.described.parameters
     }
 
     /// Bytes of weights that a forward of so many rows reads: for one row, what bounds plain
@@ -101,7 +109,8 @@ impl Model {
     /// It never falls with the rows. The layers of the architectures that load read the same for
     /// any number of them; where rows are routed to experts, more rows read more.
     pub fn bytes_per_forward(&self, rows: usize) -> usize {
-        self.network.bytes_per_forward(rows)
+        let parameters = self.described.parameters_per_forward(rows);
+        self.network.held().bytes_of(parameters)
     }
 
     /// Bytes that a forward reads: its weights, and keys and values of all positions that its last
@@ -109,7 +118,7 @@ impl Model {
     /// of the last context token and of a chain behind it.
     pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
         let sequence =
-            usize::from(self.network.info().start.is_some()) + context + rows.saturating_sub(1);
+            usize::from(self.described.start.is_some()) + context + rows.saturating_sub(1);
         let source = match self.info().architecture {
             Architecture::EncoderDecoder => source,
             Architecture::DecoderOnly => 0,
@@ -121,20 +130,21 @@ impl Model {
     /// share counted once; `None` where they are not counted, which is elsewhere than on the CPU
     /// with our kernels.
     pub fn cache_bytes(&self) -> Option<usize> {
-        Some(self.network.cache_memory()?.memory.bytes())
+        Some(self.on_cpu()?.backend.cache_bytes())
     }
 
     /// Bytes of keys and values that a session takes at most for so many positions of a context and
     /// of the trees behind it, and for a model with an encoder of a source; `None` where they are
     /// not counted.
     pub fn cache_bytes_of(&self, positions: usize, source: usize) -> Option<usize> {
-        let cache = self.network.cache_memory()?;
-        let start = usize::from(self.network.info().start.is_some());
-        let sequence = cache.of(positions.saturating_add(start));
+        let (cpu, shape) = (&self.on_cpu()?.backend, self.described.cache_shape());
+        let bytes = |positions| cpu.page_bytes(shape, positions);
+        let start = usize::from(self.described.start.is_some());
+        let sequence = bytes(positions.saturating_add(start));
         // A page that others have, too, is copied before it is written.
-        let copied = cache.of(1);
+        let copied = bytes(1);
         let of_source = match self.info().architecture {
-            Architecture::EncoderDecoder => cache.of(source),
+            Architecture::EncoderDecoder => bytes(source),
             Architecture::DecoderOnly => 0,
         };
         Some(sequence.saturating_add(of_source).saturating_add(copied))
@@ -142,14 +152,14 @@ impl Model {
 
     /// Layers that a forward goes through: the decoder's.
     pub fn layers(&self) -> usize {
-        self.network.info().layers
+        self.described.layers
     }
 
     /// Operations that encoding a source of `tokens` tokens takes, of models with an encoder; 0 for
     /// others.
     pub fn encoding_operations(&self, tokens: usize) -> f64 {
         match self.info().architecture {
-            Architecture::EncoderDecoder => self.network.info().encoding_operations(tokens),
+            Architecture::EncoderDecoder => self.described.encoding_operations(tokens),
             Architecture::DecoderOnly => 0.0,
         }
     }
@@ -157,35 +167,50 @@ impl Model {
     /// Whether one forward computes rows of several sessions, which costs what it costs for as many
     /// rows of one. It does on a CPU; on a GPU, sessions take turns.
     pub fn gathers(&self) -> bool {
-        self.network.gathers()
+        self.on_cpu().is_some()
     }
 
     /// Whether the bits of a row do not depend on the rows beside it, so that verifying a draft
     /// gives the very values of plain decoding: with our kernels, not with candle's.
     pub fn is_row_invariant(&self) -> bool {
-        self.network.is_row_invariant()
+        self.on_cpu().is_some()
     }
 
-    pub(crate) fn network(&self) -> &dyn Network {
-        &*self.network
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// What is known of it without running it.
+    pub(crate) fn described(&self) -> &ModelInfo {
+        &self.described
     }
 
     /// The network on the CPU, for heads that share its weights; `None` on another device.
-    pub(crate) fn on_cpu(&self) -> Option<Arc<BackendNetwork<Cpu>>> {
-        let network: Arc<dyn Any + Send + Sync> = Arc::clone(&self.network) as _;
-        network.downcast().ok()
-    }
-
-    /// A sequence with nothing in it. Allocates nothing.
-    pub(crate) fn sequence(&self) -> Box<dyn Sequence> {
-        Arc::clone(&self.network).sequence()
+    pub(crate) fn on_cpu(&self) -> Option<&Arc<BackendNetwork<Cpu>>> {
+        self.network.on_cpu()
     }
 }
 
-fn scorer_info(info: &ModelInfo) -> ScorerInfo {
-    ScorerInfo::new(info.architecture, info.vocab_size)
-        .with_max_context(info.max_context)
-        .with_max_nodes(Some(max_nodes(info)))
+/// Loads a model onto a backend.
+fn load<B: Backend>(
+    config: &ModelConfig,
+    weights: &dyn Provider,
+    dtype: DType,
+    backend: B,
+) -> crate::Result<Arc<BackendNetwork<B>>> {
+    let info = config.info();
+    let mut loader = Loader {
+        info,
+        weights,
+        dtype,
+        backend,
+    };
+    let layers = config.layers(&mut loader)?;
+    Ok(Arc::new(BackendNetwork {
+        backend: loader.backend,
+        info,
+        layers,
+    }))
 }
 
 /// The largest tree that is scored: the one whose attention to itself and whose logits take no more

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cascade_core::TokenId;
 use cascade_cpu::{Cache, Page, PAGE_SLOTS};
 
+use crate::backend::network::HostSequence;
 use crate::Model;
 
 /// Keys and values that the sessions of some texts share: whose contexts begin alike for 64 tokens
@@ -62,9 +63,9 @@ impl Known {
         self.numbers
     }
 
-    fn root(&self, model: &Arc<Model>, source: &[TokenId]) -> Option<&Root> {
-        let of_model = |root: &&Root| root.model.as_ptr() == Arc::as_ptr(model);
-        let mut roots = self.roots.iter().filter(of_model);
+    fn root(&mut self, model: &Arc<Model>, source: &[TokenId]) -> Option<&mut Root> {
+        let of_model = |root: &&mut Root| root.model.as_ptr() == Arc::as_ptr(model);
+        let mut roots = self.roots.iter_mut().filter(of_model);
         roots.find(|root| root.source == source)
     }
 
@@ -135,7 +136,7 @@ impl Sharing {
         (model, source): (&Arc<Model>, &[TokenId]),
         context: &[TokenId],
         len: usize,
-        (cache, encoded): (&mut Cache, &mut Option<Arc<Cache>>),
+        HostSequence { cache, encoded }: &mut HostSequence,
     ) -> usize {
         self.truncate(len);
         let Some(with) = &self.with else {
@@ -145,9 +146,9 @@ impl Sharing {
         if self.root.is_some() && own + PAGE_SLOTS > context.len() {
             return len;
         }
-        let known = with.lock();
+        let mut known = with.lock();
         if self.root.is_none() {
-            let usable = |root: &&Root| source.is_empty() || root.encoded.strong_count() > 0;
+            let usable = |root: &&mut Root| source.is_empty() || root.encoded.strong_count() > 0;
             let Some(root) = known.root(model, source).filter(usable) else {
                 return len;
             };
@@ -177,7 +178,7 @@ impl Sharing {
         &mut self,
         (model, source): (&Arc<Model>, &[TokenId]),
         context: &[TokenId],
-        (cache, encoded): (&mut Cache, &mut Option<Arc<Cache>>),
+        HostSequence { cache, encoded }: &mut HostSequence,
     ) {
         let Some(with) = &self.with else {
             return;
@@ -226,21 +227,15 @@ impl Known {
     /// place.
     fn page(&mut self, key: PageKey, cache: &mut Cache, place: usize) -> u64 {
         let there = self.pages.get(&key);
-        match there.map(|there| (there.number, there.page.upgrade())) {
-            Some((number, Some(page))) => {
-                cache.replace(place, page);
-                number
-            }
-            Some((number, None)) => self.publish(key, number, &cache.share(place)),
-            None => {
-                let number = self.next_number();
-                self.publish(key, number, &cache.share(place))
-            }
+        let (number, theirs) = there
+            .map(|there| (there.number, there.page.upgrade()))
+            .unzip();
+        if let (Some(number), Some(Some(page))) = (number, theirs) {
+            cache.replace(place, page);
+            return number;
         }
-    }
-
-    fn publish(&mut self, key: PageKey, number: u64, page: &Arc<Page>) -> u64 {
-        let page = Arc::downgrade(page);
+        let number = number.unwrap_or_else(|| self.next_number());
+        let page = Arc::downgrade(&cache.share(place));
         self.pages.insert(key, Numbered { number, page });
         number
     }
@@ -252,13 +247,14 @@ fn publish_source(
     (model, source): (&Arc<Model>, &[TokenId]),
     encoded: &mut Option<Arc<Cache>>,
 ) -> u64 {
-    let there = known.root(model, source);
-    if let Some((number, theirs)) = there.map(|root| (root.number, root.encoded.upgrade())) {
-        match theirs {
-            Some(theirs) => *encoded = Some(theirs),
-            None => known.encoded_again(number, encoded.as_ref()),
+    let own = encoded.as_ref().map(Arc::downgrade);
+    if let Some(root) = known.root(model, source) {
+        match (root.encoded.upgrade(), own) {
+            (Some(theirs), _) => *encoded = Some(theirs),
+            (None, Some(own)) => root.encoded = own,
+            (None, None) => {}
         }
-        return number;
+        return root.number;
     }
     // A source that nobody has encoded any more is encoded anew.
     known
@@ -270,16 +266,7 @@ fn publish_source(
         model: Arc::downgrade(model),
         source: source.to_vec(),
         number,
-        encoded: encoded.as_ref().map(Arc::downgrade).unwrap_or_default(),
+        encoded: own.unwrap_or_default(),
     });
     number
-}
-
-impl Known {
-    fn encoded_again(&mut self, number: u64, encoded: Option<&Arc<Cache>>) {
-        let root = self.roots.iter_mut().find(|root| root.number == number);
-        if let (Some(root), Some(encoded)) = (root, encoded) {
-            root.encoded = Arc::downgrade(encoded);
-        }
-    }
 }

@@ -15,10 +15,10 @@ pub use cascade_checkpoint::quantize::Quantized;
 
 use crate::backend::{Activation, Heads};
 use crate::config::{check_kind, read_config, ModelConfig};
-use crate::decoder::{DecoderConfig, ProjectionLayout, Rotations};
+use crate::decoder::{DecoderConfig, ProjectionLayout, Rope, Stretch};
 use crate::load::{end_tokens, generation_warnings};
-use crate::t5::FeedForwardProj;
-use crate::{Error, Result, T5Config};
+use crate::t5::{FeedForwardProj, T5Config};
+use crate::{Error, Result};
 
 /// What a GGUF file has words for, or what it has not.
 type Expressible<T> = std::result::Result<T, String>;
@@ -119,10 +119,10 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
     let family = family(config)?;
     let Heads { queries, kv, size } = config.heads;
     let (keys, factors) = decoder_keys(config)?;
-    let parameters = |tied| {
-        let config = config.clone();
-        DecoderConfig { tied, ..config }.parameters()
-    };
+    let (tied, embedding) = (
+        config.parameters_per_forward(),
+        config.vocab_size * config.size,
+    );
     let window = window(config);
     Ok(Description {
         family,
@@ -142,7 +142,7 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
         window: window.map(NonZeroUsize::get),
         keys,
         factors,
-        parameters: (parameters(true), parameters(false)),
+        parameters: (tied, tied + embedding),
     })
 }
 
@@ -153,7 +153,7 @@ fn window(config: &DecoderConfig) -> Option<NonZeroUsize> {
 
 /// The settings of a decoder by their keys, and what its rotary frequencies are divided by.
 fn decoder_keys(config: &DecoderConfig) -> Expressible<(Keys, Option<Vec<f32>>)> {
-    use Setting::{Number, Text, Unsigned};
+    use Setting::{Number, Unsigned};
     let Heads { queries, kv, size } = config.heads;
     let mut keys = vec![
         ("vocab_size", Unsigned(config.vocab_size)),
@@ -167,29 +167,46 @@ fn decoder_keys(config: &DecoderConfig) -> Expressible<(Keys, Option<Vec<f32>>)>
         ("attention.value_length", Unsigned(size)),
         ("attention.layer_norm_rms_epsilon", Number(config.epsilon)),
         ("rope.dimension_count", Unsigned(size)),
-        ("rope.freq_base", Number(config.rope.base())),
+        ("rope.freq_base", Number(config.rope.theta)),
     ];
     keys.extend(window(config).map(|window| ("attention.sliding_window", Unsigned(window.get()))));
-    match config.rope.in_words(size)? {
-        Rotations::Plain => {}
-        Rotations::Linear { factor } => keys.extend([
+    let (of_rope, factors) = rope_keys(&config.rope, size)?;
+    keys.extend(of_rope);
+    Ok((keys, factors))
+}
+
+/// The settings of stretched rotations by their keys, or what their frequencies are divided by.
+fn rope_keys(rope: &Rope, head_dim: usize) -> Expressible<(Keys, Option<Vec<f32>>)> {
+    use Setting::{Number, Text, Unsigned};
+    let keys = match &rope.stretch {
+        Stretch::None | Stretch::Dynamic { .. } => Vec::new(),
+        Stretch::Linear { factor } => vec![
             ("rope.scaling.type", Text("linear")),
-            ("rope.scaling.factor", Number(factor)),
-        ]),
-        Rotations::Yarn {
+            ("rope.scaling.factor", Number(*factor)),
+        ],
+        // With the attention factor that follows from the factor.
+        Stretch::Yarn {
             factor,
             original,
-            fast,
-            slow,
-        } => keys.extend([
+            beta_fast,
+            beta_slow,
+            ..
+        } => vec![
             ("rope.scaling.type", Text("yarn")),
-            ("rope.scaling.factor", Number(factor)),
-            ("rope.scaling.original_context_length", Unsigned(original)),
-            ("rope.scaling.yarn_beta_fast", Number(fast)),
-            ("rope.scaling.yarn_beta_slow", Number(slow)),
-        ]),
-        Rotations::Divided(by) => return Ok((keys, Some(by))),
-    }
+            ("rope.scaling.factor", Number(*factor)),
+            ("rope.scaling.original_context_length", Unsigned(*original)),
+            ("rope.scaling.yarn_beta_fast", Number(*beta_fast)),
+            ("rope.scaling.yarn_beta_slow", Number(*beta_slow)),
+        ],
+        Stretch::LongRope {
+            attention_factor, ..
+        } if *attention_factor != 1.0 => {
+            return Err("LongRoPE that sharpens attention".to_owned());
+        }
+        Stretch::Llama3 { .. } | Stretch::LongRope { .. } => {
+            return Ok((Vec::new(), Some(rope.divisors(head_dim))));
+        }
+    };
     Ok((keys, None))
 }
 
@@ -227,40 +244,41 @@ fn family(config: &DecoderConfig) -> Expressible<Family> {
 }
 
 fn t5(config: &T5Config) -> Expressible<Description> {
-    let form = config.feed_forward_proj;
-    if !matches!(form, FeedForwardProj::Relu | FeedForwardProj::GatedGelu) {
-        return Err(format!("feed-forward layers of the form {form:?}"));
+    let FeedForwardProj { activation, gated } = config.feed_forward_proj;
+    if !matches!(
+        (gated, activation),
+        (false, Activation::Relu) | (true, Activation::Gelu)
+    ) {
+        let gate = if gated { "Gated" } else { "" };
+        return Err(format!(
+            "feed-forward layers of the form {gate}{activation:?}"
+        ));
     }
     let farthest = config.relative_attention_max_distance;
     if farthest != 128 {
         return Err(format!("a relative_attention_max_distance of {farthest}"));
     }
-    let parameters = |tie_word_embeddings| {
-        let config = config.clone();
-        let tied = T5Config {
-            tie_word_embeddings,
-            ..config
-        };
-        tied.parameters()
+    let embedding = config.vocab_size * config.d_model;
+    let own = if config.tie_word_embeddings {
+        0
+    } else {
+        embedding
     };
+    let tied = config.parameters() - own;
     Ok(Description {
         family: Family::T5,
         vocab_size: config.vocab_size,
         padding: Some(config.pad_token_id.unwrap_or(0)),
         layers: (config.num_layers, config.decoder_layers()),
         heads: (config.num_heads, config.num_heads),
-        ungated: !config.feed_forward_proj.is_gated(),
+        ungated: !gated,
         tied: config.tie_word_embeddings && config.scale_decoder_outputs.is_none(),
-        scale: Some(if config.scales_outputs() {
-            (config.d_model as f64).powf(-0.5)
-        } else {
-            1.0
-        }),
+        scale: Some(config.output_scale().unwrap_or(1.0)),
         fused: None,
         window: None,
         keys: t5_keys(config),
         factors: None,
-        parameters: (parameters(true), parameters(false)),
+        parameters: (tied, tied + embedding),
     })
 }
 

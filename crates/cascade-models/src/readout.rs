@@ -15,9 +15,7 @@ pub(crate) fn scores(
     tree: &TokenTree,
     want: Want,
 ) -> Result<Scores> {
-    let scores = read_rows(&logits, vocab_size, tree, want)?;
-    let logits = (want.rows == RowDetail::Logits).then(|| Matrix::new(vocab_size, logits));
-    Ok(scores.with_logits(logits))
+    scores_of_logits(Matrix::new(vocab_size, logits), tree, want)
 }
 
 /// What `want` asks for, of all logits (`[N + 1, vocabulary]`) after the context and each node of

@@ -9,7 +9,7 @@ use cascade_core::{
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::network::{NewRows, Read, Sequence, CHUNK};
+use crate::backend::network::{NewRows, Read, Sequence, CHUNK};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
 use crate::Model;
@@ -71,22 +71,17 @@ impl Drop for CountedBytes {
 impl Model {
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn session(self: &Arc<Self>) -> Session {
-        Session::new(Arc::clone(self))
+        Session {
+            model: Arc::clone(self),
+            source: Vec::new(),
+            cache: Cache::new(self.network().sequence()),
+            sharing: Sharing::default(),
+            counted: CountedBytes::default(),
+        }
     }
 }
 
 impl Session {
-    /// A session that has seen nothing yet. Allocates nothing.
-    pub fn new(model: Arc<Model>) -> Self {
-        Self {
-            cache: Cache::new(model.sequence()),
-            source: Vec::new(),
-            sharing: Sharing::default(),
-            counted: CountedBytes::default(),
-            model,
-        }
-    }
-
     /// Has it share what it reads from now on, and has read, with other sessions, or with nobody.
     /// No answer changes by it.
     pub fn share_prefixes(&mut self, prefixes: Option<Arc<SharedPrefixes>>) {
@@ -123,7 +118,7 @@ impl Session {
         want: Want,
     ) -> Result<Scoring> {
         self.check(context, tree, want)?;
-        let start = self.model.network().info().start;
+        let start = self.model.described().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
         let want = in_slots(want, usize::from(start.is_some()));
         // Rows whose hidden states are wanted are computed again.
@@ -152,11 +147,11 @@ impl Session {
     /// Takes over what other sessions have computed of a call's context.
     pub(crate) fn adopt(&mut self, scoring: &mut Scoring) {
         let before = self.cache.context.len();
-        let Some(caches) = self.cache.sequence.caches() else {
+        let Some(sequence) = self.cache.sequence.on_cpu() else {
             return;
         };
         let (of, context) = ((&self.model, &self.source[..]), scoring.reusable());
-        let len = self.sharing.adopt(of, context, before, caches);
+        let len = self.sharing.adopt(of, context, before, sequence);
         if len > before {
             self.cache.context = context[..len].to_vec();
             scoring.kept += len - before;
@@ -195,7 +190,7 @@ impl Session {
     ) -> NewRows<'a> {
         let missing = self.missing(scoring);
         scoring.piece = allowed.min(missing);
-        self.cache.new_rows(scoring)
+        self.cache.new_rows(scoring, &self.source)
     }
 
     /// Takes what the forward of the [`new_rows`](Self::new_rows) of a call gave; gives the answer,
@@ -217,7 +212,12 @@ impl Session {
         };
         let left = self.missing(scoring) - scoring.piece;
         self.cache.context.extend(scoring.next_tokens(&self.cache));
-        self.counted.set(self.cache.sequence.cache_bytes());
+        let bytes = self
+            .cache
+            .sequence
+            .on_cpu()
+            .map(|sequence| sequence.bytes());
+        self.counted.set(bytes.unwrap_or(0));
         let hidden = std::mem::take(&mut scoring.hidden);
         let hidden = if hidden.is_empty() {
             scores.hidden.clone()
@@ -229,9 +229,9 @@ impl Session {
             return None;
         }
         self.cache.tree = std::mem::take(&mut scoring.tree);
-        if let Some(caches) = self.cache.sequence.caches() {
+        if let Some(sequence) = self.cache.sequence.on_cpu() {
             let of = (&self.model, &self.source[..]);
-            self.sharing.publish(of, &self.cache.context, caches);
+            self.sharing.publish(of, &self.cache.context, sequence);
         }
         let rows = scoring.context.len() - scoring.kept + self.cache.tree.len();
         Some(Ok(scores.with_hidden(hidden).with_rows_computed(rows)))
@@ -290,8 +290,7 @@ impl Scorer for Session {
         self.info().check_tokens(source.iter().copied())?;
         if self.source != source {
             self.source = source.to_vec();
-            self.cache.clear();
-            self.cache.sequence.set_source(source);
+            self.cache = Cache::new(self.model.network().sequence());
             self.sharing.forget_source();
         }
         Ok(())
@@ -323,13 +322,13 @@ fn in_slots(want: Want, start: usize) -> Want {
 /// The slots are never fewer than what is booked here, whatever fails.
 #[derive(Debug)]
 struct Cache {
-    sequence: Box<dyn Sequence>,
+    sequence: Sequence,
     context: Vec<TokenId>,
     tree: TokenTree,
 }
 
 impl Cache {
-    fn new(sequence: Box<dyn Sequence>) -> Self {
+    fn new(sequence: Sequence) -> Self {
         Self {
             sequence,
             context: Vec::new(),
@@ -373,7 +372,7 @@ impl Cache {
     }
 
     /// The next rows of a call.
-    fn new_rows<'a>(&'a mut self, scoring: &'a Scoring) -> NewRows<'a> {
+    fn new_rows<'a>(&'a mut self, scoring: &'a Scoring, source: &'a [TokenId]) -> NewRows<'a> {
         let Scoring { want, tree, .. } = scoring;
         let tokens = scoring.next_tokens(self);
         let end = self.context.len() + tokens.len();
@@ -391,7 +390,8 @@ impl Cache {
         };
         NewRows {
             plan: Plan::new(self.context.len(), tokens, tree),
-            sequence: &mut *self.sequence,
+            sequence: &mut self.sequence,
+            source,
             read,
         }
     }

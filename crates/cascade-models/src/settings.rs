@@ -7,6 +7,7 @@
 mod keys;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 
 use serde_json::{Map, Value};
@@ -34,7 +35,7 @@ impl<'a> Settings<'a> {
         const LIMIT: u64 = 1 << 31;
         let entries = config
             .as_object()
-            .ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
+            .ok_or_else(|| bad("it is not an object of settings"))?;
         // A base of rotations is none, and is as large as it likes.
         let mut large = entries.iter().filter(|(key, _)| *key != "rope_theta");
         match large.find(|(_, value)| value.as_u64().is_some_and(|n| n > LIMIT)) {
@@ -174,12 +175,9 @@ pub(crate) fn not(key: &str, value: &Value, form: &str) -> Error {
 }
 
 /// The error of a setting that there is no code for.
-pub(crate) fn unsupported(what: String) -> Error {
-    Error::Config {
-        file: "config.json".into(),
-        problem: format!("{what} is not supported"),
-        cure: "take a model without it".into(),
-    }
+pub(crate) fn unsupported(what: impl Display) -> Error {
+    let problem = format!("{what} is not supported");
+    Error::config("config.json", problem, "take a model without it")
 }
 
 fn refused(key: &str, value: &Value, neutral: &Neutral) -> Error {

@@ -23,7 +23,8 @@ fn shapes() -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DecoderConfig, T5Config};
+    use crate::decoder::DecoderConfig;
+    use crate::t5::T5Config;
 
     fn t5(name: &str) -> T5Config {
         T5Config::read(&shape(name).unwrap()).unwrap()

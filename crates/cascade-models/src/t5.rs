@@ -4,5 +4,4 @@
 mod config;
 mod layers;
 
-pub(crate) use config::T5Class;
-pub use config::{relative_position_bucket, FeedForwardProj, T5Config};
+pub(crate) use config::{FeedForwardProj, T5Class, T5Config};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
-use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
+use cascade_models::{Participant, SharedPrefixes, TakesPart};
 
 use crate::answer::{AnswerSender, Done, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};

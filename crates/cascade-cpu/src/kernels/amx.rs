@@ -65,13 +65,7 @@ fn are_right() -> bool {
     let rows = 7;
     let words = std::array::from_fn(|i| i32::from_le_bytes([1, 2, 3, 4].map(|k| byte(i + k))));
     let sum: i32 = (0..32).map(|i| i32::from(words_byte(&words, i))).sum();
-    let row = Q8 {
-        words,
-        scale: 0.5,
-        of_bytes: -128 * sum,
-        of_nibbles: -8 * sum,
-    };
-    let x = vec![row; 2 * rows];
+    let x = vec![Q8::new(words, 0.5, sum); 2 * rows];
     let mut panel = vec![0; 2 * Q8_0_STEP];
     for (i, to) in panel.iter_mut().enumerate() {
         *to = byte(i / 3);

@@ -22,22 +22,22 @@ pub(super) static KERNELS: Kernels = Kernels {
 };
 
 macro_rules! kernels {
-    ($($kernel:ident: $of_rows:ident, $x:ty, [$($rows:literal)*];)*) => {$(
+    ($($kernel:ident($x:ty): $number:ident => $of_rows:expr, [$($rows:literal)*];)*) => {$(
         unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
-            by_rows!($of_rows, panel, x, sums, [$($rows)*]);
+            by_rows!($number => $of_rows, panel, x, sums, [$($rows)*]);
         }
     )*};
 }
 
 kernels! {
-    f32: f32_rows, [f32; 32], [1 2 3 4 5 6];
-    f16: f16_rows, [f32; 32], [1 2 3 4 5 6];
-    bf16: bf16_rows, [f32; 32], [1 2 3 4];
-    q8_0: q8_0_rows, Q8, [1 2 3 4 5 6 7 8];
-    q4_0: q4_0_rows, Q8, [1 2 3 4 5 6 7 8];
-    q4k: q4k_rows, Q8K, [1 2 3 4 5 6 7 8];
-    q5k: q5k_rows, Q8K, [1 2 3 4 5 6 7 8];
-    q6k: q6k_rows, Q8K, [1 2 3 4 5 6 7 8];
+    f32([f32; 32]): R => float_rows::<R, F32_STEP>, [1 2 3 4 5 6];
+    f16([f32; 32]): R => float_rows::<R, HALF_STEP>, [1 2 3 4 5 6];
+    bf16([f32; 32]): R => bf16_rows::<R>, [1 2 3 4];
+    q8_0(Q8): R => q8_0_rows::<R>, [1 2 3 4 5 6 7 8];
+    q4_0(Q8): R => q4_0_rows::<R>, [1 2 3 4 5 6 7 8];
+    q4k(Q8K): R => q4k_rows::<R>, [1 2 3 4 5 6 7 8];
+    q5k(Q8K): R => q5k_rows::<R>, [1 2 3 4 5 6 7 8];
+    q6k(Q8K): R => q6k_rows::<R>, [1 2 3 4 5 6 7 8];
 }
 
 /// The `i`th vector.
@@ -90,28 +90,25 @@ fn add_products(sums: &mut [__m256; 2], x: __m256, weights: [__m256; 2]) {
     sums[1] = _mm256_fmadd_ps(x, weights[1], sums[1]);
 }
 
-#[target_feature(enable = "avx2,fma")]
-fn f32_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
-    let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    for (step, x) in panel.as_chunks::<F32_STEP>().0.iter().zip(x) {
-        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
-            prefetch_all(line);
-            let weights = [0, 1].map(|h| _mm256_castsi256_ps(vector(line, h)));
-            each_row!(R, r, {
-                add_products(&mut sums[r], _mm256_set1_ps(x[r][i]), weights);
-            });
-        }
-    }
-    store(sums, out);
-}
-
+/// Rows with weights in f32 or f16.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn f16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
+fn float_rows<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[[f32; 32]; R]],
+    out: &mut [Sums; R],
+) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
-        for (i, line) in step.as_chunks::<32>().0.iter().enumerate() {
-            let weights = halves(line);
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
+        if STEP == HALF_STEP {
+            prefetch_all(step);
+        }
+        for (i, line) in step.chunks_exact(STEP / 32).enumerate() {
+            let weights = if STEP == HALF_STEP {
+                halves(line)
+            } else {
+                prefetch_all(line);
+                [0, 1].map(|h| _mm256_castsi256_ps(vector(line, h)))
+            };
             each_row!(R, r, {
                 add_products(&mut sums[r], _mm256_set1_ps(x[r][i]), weights);
             });

@@ -34,23 +34,23 @@ pub(super) static WITH_BF16: Kernels = Kernels {
 };
 
 macro_rules! kernels {
-    ($($kernel:ident: $of_rows:ident, $x:ty;)*) => {$(
+    ($($kernel:ident($x:ty): $rows:ident => $of_rows:expr;)*) => {$(
         pub(super) unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
-            by_rows!($of_rows, panel, x, sums, [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]);
+            by_rows!($rows => $of_rows, panel, x, sums, [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]);
         }
     )*};
 }
 
 kernels! {
-    f32: f32_rows, [f32; 32];
-    f16: f16_rows, [f32; 32];
-    bf16: bf16_rows, [u32; 16];
-    bf16_native: bf16_native_rows, [u32; 16];
-    q8_0: q8_0_rows, Q8;
-    q4_0: q4_0_rows, Q8;
-    q4k: q4k_rows, Q8K;
-    q5k: q5k_rows, Q8K;
-    q6k: q6k_rows, Q8K;
+    f32([f32; 32]): R => float_rows::<R, F32_STEP>;
+    f16([f32; 32]): R => float_rows::<R, HALF_STEP>;
+    bf16([u32; 16]): R => bf16_rows::<R>;
+    bf16_native([u32; 16]): R => bf16_native_rows::<R>;
+    q8_0(Q8): R => block_rows::<R, Q8_0_STEP>;
+    q4_0(Q8): R => block_rows::<R, Q4_0_STEP>;
+    q4k(Q8K): R => q4k_rows::<R>;
+    q5k(Q8K): R => q5k_rows::<R>;
+    q6k(Q8K): R => q6k_rows::<R>;
 }
 
 #[inline]
@@ -107,28 +107,21 @@ fn sums(from: &Sums) -> __m512 {
     unsafe { _mm512_loadu_ps(from.as_ptr()) }
 }
 
+/// Rows with weights in f32 or f16.
 #[target_feature(enable = "avx512f")]
-fn f32_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
+fn float_rows<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[[f32; 32]; R]],
+    out: &mut [Sums; R],
+) {
     let mut sums = [_mm512_setzero_ps(); R];
-    for (step, x) in panel.as_chunks::<F32_STEP>().0.iter().zip(x) {
-        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
+        for (i, line) in step.chunks_exact(STEP / 32).enumerate() {
             prefetch(line);
-            let weights = _mm512_castsi512_ps(load(line));
-            each_row!(R, r, {
-                sums[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][i]), weights, sums[r]);
-            });
-        }
-    }
-    store(sums, out);
-}
-
-#[target_feature(enable = "avx512f")]
-fn f16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
-    let mut sums = [_mm512_setzero_ps(); R];
-    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
-        for (i, line) in step.as_chunks::<32>().0.iter().enumerate() {
-            prefetch(line);
-            let weights = halves(line);
+            let weights = match STEP {
+                HALF_STEP => halves(line),
+                _ => _mm512_castsi512_ps(vector(line, 0)),
+            };
             each_row!(R, r, {
                 sums[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][i]), weights, sums[r]);
             });
@@ -270,29 +263,18 @@ fn add_block<const R: usize>(
     });
 }
 
+/// Rows with weights in Q8_0 or Q4_0.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+fn block_rows<const R: usize, const STEP: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let mut sums = [_mm512_setzero_ps(); R];
-    for (step, x) in panel.as_chunks::<Q8_0_STEP>().0.iter().zip(x) {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         prefetch_all(step);
-        let scale = halves(step);
-        let mut weights = [_mm512_setzero_si512(); 8];
-        for i in 0..8 {
-            weights[i] = vector(&step[2 * WIDTH..], i);
-        }
-        add_block(&mut sums, &weights, scale, x, Added::OfBytes);
-    }
-    store(sums, out);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
-    let mut sums = [_mm512_setzero_ps(); R];
-    for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
-        let scale = halves(step);
-        let weights = nibbles(&step[2 * WIDTH..]);
-        add_block(&mut sums, &weights, scale, x, Added::OfNibbles);
+        let (scale, packed) = (halves(step), &step[2 * WIDTH..]);
+        let (weights, added) = match STEP {
+            Q4_0_STEP => (nibbles(packed), Added::OfNibbles),
+            _ => (std::array::from_fn(|i| vector(packed, i)), Added::OfBytes),
+        };
+        add_block(&mut sums, &weights, scale, x, added);
     }
     store(sums, out);
 }

@@ -25,7 +25,7 @@ pub(super) static KERNELS: Kernels = Kernels {
 macro_rules! kernels {
     ($($kernel:ident: $of_rows:ident, $x:ty;)*) => {$(
         unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
-            by_rows!($of_rows, panel, x, sums, [1 2 3 4]);
+            by_rows!(R => $of_rows::<R>, panel, x, sums, [1 2 3 4]);
         }
     )*};
 }

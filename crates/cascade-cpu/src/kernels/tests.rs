@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::scalar;
+use crate::tests::packed;
 use crate::{quantize, Format, Isa, Linear, Packed};
 
 /// Weights as files have them.
@@ -38,6 +39,11 @@ fn blocks(rng: &mut StdRng, format: Format, inputs: usize, outputs: usize) -> Ve
         }
     }
     bytes
+}
+
+fn of_blocks(format: Format, blocks: &[u8], inputs: usize) -> Linear {
+    let packed = Packed::from_blocks(format, blocks, inputs).unwrap();
+    Linear::of_parts(vec![packed.into()])
 }
 
 fn activations(rng: &mut StdRng, rows: usize, inputs: usize) -> Vec<f32> {
@@ -143,9 +149,7 @@ fn all_instruction_sets_give_the_same_bits() {
         for (rows, inputs, outputs) in shapes(format) {
             let mut rng = StdRng::seed_from_u64((rows + inputs + outputs) as u64);
             let weight = blocks(&mut rng, format, inputs, outputs);
-            let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs)
-                .unwrap()
-                .into()]);
+            let linear = of_blocks(format, &weight, inputs);
             let input = activations(&mut rng, rows, inputs);
             let expected = linear.forward_with(Isa::Scalar, &input);
             for isa in Isa::available() {
@@ -174,9 +178,7 @@ fn rows_do_not_see_each_other() {
             outputs,
         );
         let inputs = inputs.next_multiple_of(format.block_values());
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs)
-            .unwrap()
-            .into()]);
+        let linear = of_blocks(format, &weight, inputs);
         let input = activations(&mut rng, 64, inputs);
         for isa in Isa::available() {
             let alone: Vec<f32> = input
@@ -207,9 +209,7 @@ fn threads_leave_no_trace() {
     for format in Format::ALL {
         let mut rng = StdRng::seed_from_u64(6);
         let weight = blocks(&mut rng, format, inputs, outputs);
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs)
-            .unwrap()
-            .into()]);
+        let linear = of_blocks(format, &weight, inputs);
         let input = activations(&mut rng, rows, inputs);
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -252,9 +252,7 @@ fn what_is_no_number_stays_none() {
     for format in Format::ALL {
         let mut rng = StdRng::seed_from_u64(8);
         let weight = blocks(&mut rng, format, 256, 3);
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, 256)
-            .unwrap()
-            .into()]);
+        let linear = of_blocks(format, &weight, 256);
         for bad in [f32::NAN, f32::INFINITY] {
             let mut input = activations(&mut rng, 2, 256);
             input[256 + 100] = bad;
@@ -284,15 +282,13 @@ fn every_set_gives_the_reference(linear: &Linear, input: &[f32], format: Format)
 #[test]
 fn quantized_zeros_and_extremes() {
     for format in [Format::Q8_0, Format::Q4_0] {
-        let linear = Linear::of_parts(vec![Packed::from_f32(format, &[0.0; 64], 32)
-            .unwrap()
-            .into()]);
+        let linear = Linear::of_parts(vec![packed(format, &[0.0; 64], 32).into()]);
         for isa in Isa::available() {
             assert_eq!(linear.forward_with(isa, &[1.0; 32]), [0.0; 2]);
         }
         // The largest integers of either sign.
         let (weight, input) = ([-1.0f32; 32], [1.0f32; 32]);
-        let linear = Linear::of_parts(vec![Packed::from_f32(format, &weight, 32).unwrap().into()]);
+        let linear = Linear::of_parts(vec![packed(format, &weight, 32).into()]);
         for isa in Isa::available() {
             let [product] = linear.forward_with(isa, &input)[..] else {
                 panic!("one output");
@@ -302,9 +298,7 @@ fn quantized_zeros_and_extremes() {
         // -128 is a weight that files may have.
         let mut block = vec![0x80; format.block_bytes()];
         block[..2].copy_from_slice(&f16::ONE.to_le_bytes());
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &block, 32)
-            .unwrap()
-            .into()]);
+        let linear = of_blocks(format, &block, 32);
         every_set_gives_the_reference(&linear, &input, format);
     }
 }

@@ -12,28 +12,22 @@ mod forward;
 mod sequence;
 mod weights;
 
-use std::sync::Arc;
-
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType as ComputeType, Tensor};
-use cascade_core::{Result as CoreResult, Scores};
 use cascade_cpu::Format;
 
 use self::cache::CandleCache;
 pub use self::device::CandleDevice;
-use self::sequence::CandleSequence;
+pub(crate) use self::sequence::{forward, CandleSequence};
 use self::weights::{tensor, Linear, Matrix, Norm, Rotary};
-use super::host::RelativeBias;
-use super::{
-    Backend, BackendNetwork, BiasTable, CacheShape, HeldWeights, LinearSpec, Loader, ModelInfo,
-    NewRows,
-};
-use crate::weights::{Provider, Role};
+use super::{Backend, CacheShape, HeldWeights, RelativeBias, Tensor as NamedTensor};
+use crate::dtype::Types;
+use crate::weights::Role;
 use crate::{DType, Error, Result};
 
 /// One of candle's devices, and how a model is held on it.
 #[derive(Debug)]
-pub(super) struct Candle {
+pub(crate) struct Candle {
     device: CandleDevice,
     /// The type of activations, keys and values.
     dtype: ComputeType,
@@ -43,7 +37,7 @@ pub(super) struct Candle {
 /// A bias by distance: which entry is whose on the host, and the entries `[heads, entries]` on the
 /// device.
 #[derive(Debug)]
-pub(super) struct DeviceBias {
+pub(crate) struct DeviceBias {
     entries: RelativeBias,
     values: Tensor,
 }
@@ -59,21 +53,42 @@ pub(crate) fn compute_type(dtype: DType) -> ComputeType {
 }
 
 impl Candle {
+    /// Refuses types that the device does not compute in.
+    pub(crate) fn new(device: &CandleDevice, types: Types) -> Result<Self> {
+        if let Some(cache) = types.cache {
+            return Err(Error::CandleCacheType { cache });
+        }
+        if device.is_cpu() && types.weights == DType::BF16 {
+            return Err(Error::Device {
+                text: device.spec().to_string(),
+                reason: "it computes in f32, f16 and blocks of 8 and fewer bits, not in bf16"
+                    .to_owned(),
+            });
+        }
+        Ok(Self {
+            device: device.clone(),
+            dtype: compute_type(types.weights),
+            held: HeldWeights::default(),
+        })
+    }
+
     fn cache(&self, shape: CacheShape) -> CandleCache {
         CandleCache::new(&self.device.inner, shape, self.dtype)
+    }
+
+    /// A tensor of these values on the device, in the type that is computed in.
+    fn tensor(&self, values: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
+        Ok(tensor(&self.device.inner, values, shape, self.dtype)?)
     }
 }
 
 impl Backend for Candle {
+    type Matrix = Matrix;
     type Table = Matrix;
     type Norm = Norm;
     type Linear = Linear;
     type Rotary = Rotary;
     type RelativeBias = DeviceBias;
-    type Sequence = CandleSequence;
-
-    const GATHERS: bool = false;
-    const ROW_INVARIANT: bool = false;
 
     fn held(&self) -> &HeldWeights {
         &self.held
@@ -83,96 +98,67 @@ impl Backend for Candle {
         shape.elements_per_slot() * self.dtype.size_in_bytes()
     }
 
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> CandleSequence {
-        CandleSequence::new(model)
-    }
-
-    fn forward(
-        _model: &BackendNetwork<Self>,
-        texts: Vec<NewRows<'_, CandleSequence>>,
-    ) -> Vec<CoreResult<Scores>> {
-        texts
-            .into_iter()
-            .map(|text| text.sequence.append(&text.plan, text.read))
-            .collect()
-    }
-}
-
-/// Loads weights onto one of candle's devices.
-pub(super) struct CandleLoader<'a> {
-    info: ModelInfo,
-    weights: &'a dyn Provider,
-    /// The type that was asked for.
-    dtype: DType,
-    loaded: Candle,
-}
-
-impl<'a> CandleLoader<'a> {
-    /// Refuses types that the device does not compute in.
-    pub(super) fn new(
-        device: &CandleDevice,
-        info: ModelInfo,
-        weights: &'a dyn Provider,
-        dtype: DType,
-    ) -> Result<Self> {
-        if device.is_cpu() && dtype == DType::BF16 {
-            return Err(Error::Device {
-                text: device.spec().to_string(),
-                reason: "it computes in f32, f16 and blocks of 8 and fewer bits, not in bf16"
-                    .to_owned(),
-            });
-        }
-        Ok(Self {
-            info,
+    fn matrix(&mut self, named: &NamedTensor<'_>, shape: [usize; 2]) -> Result<Matrix> {
+        let NamedTensor {
             weights,
+            name,
             dtype,
-            loaded: Candle {
-                device: device.clone(),
-                dtype: compute_type(dtype),
-                held: HeldWeights::default(),
-            },
-        })
-    }
-
-    /// What carries out forwards, once everything is loaded.
-    pub(super) fn backend(self) -> Candle {
-        self.loaded
-    }
-
-    /// A tensor of these values on the device, in the type that is computed in.
-    fn tensor(&self, values: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
-        let Candle { device, dtype, .. } = &self.loaded;
-        Ok(tensor(&device.inner, values, shape, *dtype)?)
-    }
-
-    fn matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
-        let name = format!("{name}.weight");
-        let blocks = self.weights.blocks(&name, shape, self.dtype)?;
+        } = named;
+        let blocks = weights.blocks(name, shape, *dtype)?;
         let known = blocks.and_then(|blocks| Some((candle_format(blocks.format)?, blocks.bytes)));
         let mut note = None;
         let matrix = match known {
-            Some((format, bytes)) => {
-                Matrix::blocks(&self.loaded.device.inner, &bytes, shape, format)?
-            }
+            Some((format, bytes)) => Matrix::blocks(&self.device.inner, &bytes, shape, format)?,
             None => {
-                if matches!(self.dtype, DType::Q8_0 | DType::Q4_0) {
-                    let dtype = self.dtype;
+                if matches!(dtype, DType::Q8_0 | DType::Q4_0) {
                     note = Some(format!("f32 instead of {dtype}: rows are no whole blocks"));
                 }
-                let values = self.weights.read(&name, &shape, Role::Matrix)?;
+                let values = weights.read(name, &shape, Role::Matrix)?;
                 Matrix::Dense(self.tensor(values, &shape)?)
             }
         };
-        self.loaded.held.add(shape, matrix.bytes(), note);
+        self.held.add(shape, matrix.bytes(), note);
         Ok(matrix)
     }
 
-    fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
-        let name = format!("{name}.weight");
-        let weight = self.weights.read(&name, &[size], Role::Norm)?;
+    fn table(&mut self, named: &NamedTensor<'_>, shape: [usize; 2], _tied: bool) -> Result<Matrix> {
+        self.matrix(named, shape)
+    }
+
+    fn matrix_of(table: &Matrix) -> Option<Matrix> {
+        Some(table.clone())
+    }
+
+    fn norm(&self, weight: Vec<f32>, epsilon: f32) -> Result<Norm> {
+        let size = weight.len();
         Ok(Norm {
             weight: self.tensor(weight, &[size])?,
-            epsilon: self.info.epsilon as f32,
+            epsilon,
+        })
+    }
+
+    fn linear(&self, parts: Vec<Matrix>, bias: Option<Vec<f32>>, gated: bool) -> Result<Linear> {
+        let on_device = |bias: Vec<f32>| {
+            let outputs = bias.len();
+            self.tensor(bias, &[outputs])
+        };
+        Ok(Linear::new(parts, bias.map(on_device).transpose()?, gated)?)
+    }
+
+    fn rotary(&self, cosines: Vec<f32>, sines: Vec<f32>, half: usize) -> Result<Rotary> {
+        let shape = [cosines.len() / half.max(1), half];
+        Ok(Rotary {
+            cosines: self.tensor(cosines, &shape)?,
+            sines: self.tensor(sines, &shape)?,
+        })
+    }
+
+    fn relative_bias(&self, entries: RelativeBias) -> Result<DeviceBias> {
+        let values = entries.values().to_vec();
+        let shape = [entries.heads(), values.len() / entries.heads().max(1)];
+        Ok(DeviceBias {
+            values: self.tensor(values, &shape)?,
+            entries,
         })
     }
 }
@@ -186,69 +172,5 @@ fn candle_format(format: Format) -> Option<GgmlDType> {
         Format::Q5K => Some(GgmlDType::Q5K),
         Format::Q6K => Some(GgmlDType::Q6K),
         _ => None,
-    }
-}
-
-impl Loader<Candle> for CandleLoader<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.weights.has(&format!("{name}.weight"))
-    }
-
-    fn table(&mut self, name: &str, _tied: bool) -> Result<Matrix> {
-        self.matrix(name, [self.info.vocab_size, self.info.size])
-    }
-
-    fn norm(&mut self, name: &str) -> Result<Norm> {
-        self.norm_of(name, self.info.size)
-    }
-
-    fn head_norm(&mut self, name: &str) -> Result<Norm> {
-        self.norm_of(name, self.info.heads.size)
-    }
-
-    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Linear> {
-        let (mut parts, mut bias) = (Vec::new(), Vec::new());
-        for (name, outputs) in spec.parts {
-            parts.push(self.matrix(name, [*outputs, spec.inputs])?);
-            if spec.bias {
-                let name = format!("{name}.bias");
-                bias.append(&mut self.weights.read(&name, &[*outputs], Role::Bias)?);
-            }
-        }
-        let outputs = bias.len();
-        let bias = spec.bias.then(|| self.tensor(bias, &[outputs]));
-        Ok(Linear::new(parts, bias.transpose()?, spec.gated)?)
-    }
-
-    fn head(&mut self, name: &str, tied: Option<&Matrix>) -> Result<Linear> {
-        let weight = match tied {
-            Some(table) => table.clone(),
-            None => self.matrix(name, [self.info.vocab_size, self.info.size])?,
-        };
-        Ok(Linear::new(vec![weight], None, false)?)
-    }
-
-    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<Rotary> {
-        let half = self.info.heads.size / 2;
-        let shape = [cosines.len() / half.max(1), half];
-        Ok(Rotary {
-            cosines: self.tensor(cosines, &shape)?,
-            sines: self.tensor(sines, &shape)?,
-        })
-    }
-
-    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<DeviceBias> {
-        let (entries, heads) = (RelativeBias::new(table), self.info.heads.queries);
-        let values = entries.values().to_vec();
-        let shape = [heads, values.len() / heads.max(1)];
-        Ok(DeviceBias {
-            values: self.tensor(values, &shape)?,
-            entries,
-        })
-    }
-
-    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        self.weights
-            .read(&format!("{name}.weight"), shape, Role::Matrix)
     }
 }

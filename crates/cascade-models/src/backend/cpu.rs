@@ -7,22 +7,18 @@ mod fed;
 use std::sync::Arc;
 
 use cascade_checkpoint::Rows;
-use cascade_core::{HiddenLayer, Matrix, Result as CoreResult, Scores, TokenId};
+use cascade_core::{HiddenLayer, Matrix};
 use cascade_cpu::{
     attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
-    Part, ScoreBias, TextAttention,
+    Part, ScoreBias, TextAttention, PAGE_SLOTS,
 };
 
-use super::host::{
-    self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias, SourceCache,
-};
+use super::host::{Answer, HostBias, HostInput, PerWindow, SourceCache};
 use super::{
-    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, HeldWeights,
-    LinearSpec, Loader, ModelInfo, NewRows, QkTransform,
+    Activation, AttentionSpan, Backend, Forward, Heads, HeldWeights, ModelInfo, QkTransform,
+    RelativeBias, Tensor,
 };
-use crate::dtype::Types;
-use crate::weights::{Provider, Role};
-use crate::{DType, Error, Result};
+use crate::{Error, Result};
 
 #[derive(Debug)]
 pub(crate) struct Cpu {
@@ -104,25 +100,6 @@ impl HeadTransform<'_> {
     }
 }
 
-/// How heads of queries are changed, and those of keys.
-fn head_transforms<'a>(transform: &QkTransform<'a, Cpu>) -> [HeadTransform<'a>; 2] {
-    match transform {
-        QkTransform::None => [HeadTransform::NONE; 2],
-        QkTransform::Rotated(rotary) => {
-            [HeadTransform {
-                norm: None,
-                rotary: Some(rotary),
-            }; 2]
-        }
-        QkTransform::NormedAndRotated(norms, rotary) => {
-            [&norms.queries, &norms.keys].map(|norm| HeadTransform {
-                norm: Some(norm),
-                rotary: Some(rotary),
-            })
-        }
-    }
-}
-
 impl Rotary {
     /// Rotates a head of a row at `position`.
     fn rotate(&self, head: &mut [f32], position: u32) {
@@ -132,15 +109,12 @@ impl Rotary {
 }
 
 impl Backend for Cpu {
+    type Matrix = Arc<Packed>;
     type Table = Table;
     type Norm = Norm;
     type Linear = Map;
     type Rotary = Rotary;
     type RelativeBias = RelativeBias;
-    type Sequence = HostSequence;
-
-    const GATHERS: bool = true;
-    const ROW_INVARIANT: bool = true;
 
     fn held(&self) -> &HeldWeights {
         &self.held
@@ -150,163 +124,84 @@ impl Backend for Cpu {
         shape.elements_per_slot() * self.cache.bytes()
     }
 
-    fn cache_memory(&self) -> Option<&CacheMemory> {
-        Some(&self.memory)
-    }
-
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> HostSequence {
-        HostSequence::new(model.backend.cache(model.info.cache_shape()))
-    }
-
-    fn forward(
-        model: &BackendNetwork<Self>,
-        texts: Vec<NewRows<'_, HostSequence>>,
-    ) -> Vec<CoreResult<Scores>> {
-        host::forward(model, texts)
-    }
-}
-
-/// Loads weights of any type in the formats of one.
-pub(crate) struct CpuLoader<'a> {
-    info: ModelInfo,
-    weights: &'a dyn Provider,
-    dtype: DType,
-    loaded: Cpu,
-}
-
-impl<'a> CpuLoader<'a> {
-    /// Refuses instructions that the environment names and the CPU does not have, and starts the
-    /// threads that compute.
-    pub(crate) fn new(info: ModelInfo, weights: &'a dyn Provider, types: Types) -> Result<Self> {
-        Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
-        start_threads().map_err(|problem| Error::Threads { problem })?;
-        let loaded = Cpu {
-            cache: types.cache.unwrap_or_default(),
-            memory: CacheMemory::default(),
-            held: HeldWeights::default(),
-        };
-        Ok(Self {
-            info,
-            weights,
-            dtype: types.weights,
-            loaded,
-        })
-    }
-
-    /// What carries out forwards, once everything is loaded.
-    pub(crate) fn backend(self) -> Cpu {
-        self.loaded
-    }
-
-    fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>> {
-        self.weights.read(name, shape, role)
-    }
-
-    fn matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<Arc<Packed>> {
-        let held = self
-            .weights
-            .pack(&format!("{name}.weight"), shape, self.dtype)?;
-        let bytes = held.matrix.bytes();
-        self.loaded.held.add(shape, bytes, held.note);
+    fn matrix(&mut self, tensor: &Tensor<'_>, shape: [usize; 2]) -> Result<Arc<Packed>> {
+        let held = tensor.weights.pack(&tensor.name, shape, tensor.dtype)?;
+        self.held.add(shape, held.matrix.bytes(), held.note);
         Ok(Arc::new(held.matrix))
     }
 
-    /// The norm `name` of rows of so many elements.
-    pub(crate) fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
-        let name = format!("{name}.weight");
-        Ok(Norm {
-            weight: self.read(&name, &[size], Role::Norm)?,
-            epsilon: self.info.epsilon as f32,
-        })
-    }
-}
-
-impl Loader<Cpu> for CpuLoader<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.weights.has(&format!("{name}.weight"))
-    }
-
-    fn table(&mut self, name: &str, tied: bool) -> Result<Table> {
-        let shape = [self.info.vocab_size, self.info.size];
+    fn table(&mut self, tensor: &Tensor<'_>, shape: [usize; 2], tied: bool) -> Result<Table> {
         if !tied {
-            let name = format!("{name}.weight");
-            if let Some(rows) = self.weights.rows(&name, shape, self.dtype)? {
+            let rows = tensor.weights.rows(&tensor.name, shape, tensor.dtype)?;
+            if let Some(rows) = rows {
                 return Ok(Table::InFile(rows));
             }
         }
-        self.matrix(name, shape).map(Table::Packed)
+        self.matrix(tensor, shape).map(Table::Packed)
     }
 
-    fn norm(&mut self, name: &str) -> Result<Norm> {
-        self.norm_of(name, self.info.size)
-    }
-
-    fn head_norm(&mut self, name: &str) -> Result<Norm> {
-        self.norm_of(name, self.info.heads.size)
-    }
-
-    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Map> {
-        let (mut weight, mut bias) = (Vec::new(), Vec::new());
-        for (name, outputs) in spec.parts {
-            weight.push(self.matrix(name, [*outputs, spec.inputs])?);
-            if spec.bias {
-                let name = format!("{name}.bias");
-                bias.append(&mut self.read(&name, &[*outputs], Role::Bias)?);
-            }
+    fn matrix_of(table: &Table) -> Option<Arc<Packed>> {
+        match table {
+            Table::Packed(matrix) => Some(Arc::clone(matrix)),
+            Table::InFile(_) => None,
         }
-        let mut linear = Linear::of_parts(weight);
-        if spec.bias {
-            linear = linear.with_bias(bias);
-        }
+    }
+
+    fn norm(&self, weight: Vec<f32>, epsilon: f32) -> Result<Norm> {
+        Ok(Norm { weight, epsilon })
+    }
+
+    fn linear(&self, parts: Vec<Arc<Packed>>, bias: Option<Vec<f32>>, gated: bool) -> Result<Map> {
+        let linear = Linear::of_parts(parts);
         Ok(Map {
-            linear,
-            gated: spec.gated,
+            linear: match bias {
+                Some(bias) => linear.with_bias(bias),
+                None => linear,
+            },
+            gated,
         })
     }
 
-    fn head(&mut self, name: &str, tied: Option<&Table>) -> Result<Map> {
-        let weight = match tied {
-            Some(Table::Packed(table)) => Arc::clone(table),
-            _ => self.matrix(name, [self.info.vocab_size, self.info.size])?,
-        };
-        Ok(Map {
-            linear: Linear::of_parts(vec![weight]),
-            gated: false,
-        })
-    }
-
-    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<Rotary> {
+    fn rotary(&self, cosines: Vec<f32>, sines: Vec<f32>, half: usize) -> Result<Rotary> {
         Ok(Rotary {
             cosines,
             sines,
-            half: self.info.heads.size / 2,
+            half,
         })
     }
 
-    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<RelativeBias> {
-        Ok(RelativeBias::new(table))
-    }
-
-    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        self.read(&format!("{name}.weight"), shape, Role::Matrix)
+    fn relative_bias(&self, bias: RelativeBias) -> Result<RelativeBias> {
+        Ok(bias)
     }
 }
 
 impl Cpu {
-    /// A cache that holds nothing.
-    pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
-        Cache::counted(shape, self.cache, self.memory.clone())
+    /// Refuses instructions that the environment names and the CPU does not have, and starts the
+    /// threads that compute.
+    pub(crate) fn new(cache: Option<CacheType>) -> Result<Self> {
+        Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
+        start_threads().map_err(|problem| Error::Threads { problem })?;
+        Ok(Self {
+            cache: cache.unwrap_or_default(),
+            memory: CacheMemory::default(),
+            held: HeldWeights::default(),
+        })
     }
 
-    /// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values
-    /// of the rows are left behind the committed slots of the caches, which have room for them.
-    pub(super) fn run(
-        &self,
-        info: &ModelInfo,
-        texts: Vec<HostInput<'_>>,
-        write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
-    ) -> Vec<Answer> {
-        self.scope(|| run(info, texts, &mut |forward| write(forward)))
+    /// Bytes of the keys and values of all sequences at present.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Bytes of the pages of so many positions.
+    pub(crate) fn page_bytes(&self, shape: CacheShape, positions: usize) -> usize {
+        let page = PAGE_SLOTS * self.bytes_per_slot(shape);
+        page.saturating_mul(positions.div_ceil(PAGE_SLOTS))
+    }
+
+    /// A cache that holds nothing.
+    pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
+        Cache::new(shape, self.cache, self.memory.clone())
     }
 
     /// Runs what computes with these weights where it is fastest.
@@ -330,10 +225,12 @@ pub fn compute_threads() -> usize {
 /// waking any.
 const WITHIN_THE_POOL: usize = 1 << 25;
 
-fn run(
+/// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values of
+/// the rows are left behind the committed slots of the caches, which have room for them.
+pub(super) fn run(
     info: &ModelInfo,
     texts: Vec<HostInput<'_>>,
-    write: &mut dyn FnMut(&mut CpuForward<'_>),
+    write: impl FnOnce(&mut CpuForward<'_>),
 ) -> Vec<Answer> {
     let mut forward = CpuForward {
         info,
@@ -403,8 +300,9 @@ impl<'a> Text<'a> {
 
     /// Keeps the rows of `values` of which hidden states are wanted.
     fn keep_hidden(&mut self, layer: HiddenLayer, values: &[f32], size: usize) {
-        if self.input.hidden.contains(layer) {
-            let rows = values[values.len() - self.input.hidden_rows * size..].to_vec();
+        let wanted = self.input.wanted;
+        if wanted.hidden.contains(layer) {
+            let rows = values[values.len() - wanted.hidden_rows * size..].to_vec();
             self.answer.hidden.push((layer, Matrix::new(size, rows)));
         }
     }
@@ -415,16 +313,34 @@ impl<'a> CpuForward<'a> {
         self.normed = cascade_cpu::rms_norm(&self.stream, &norm.weight, norm.epsilon);
     }
 
-    fn add(&mut self, delta: &[f32], norm: &Norm) {
+    fn add_to_stream(&mut self, delta: &[f32]) {
         let sums = self.stream.iter_mut().zip(delta);
         sums.for_each(|(sum, delta)| *sum += delta);
+    }
+
+    fn add(&mut self, delta: &[f32], norm: &Norm) {
+        self.add_to_stream(delta);
         self.norm(norm);
+    }
+
+    fn rows(&self) -> usize {
+        self.texts.iter().map(Text::rows).sum()
+    }
+
+    /// Embeddings of the tokens.
+    pub(crate) fn embeddings(&self, table: &Table) -> Vec<f32> {
+        let size = table.size();
+        let mut embeddings = vec![0.0; self.rows() * size];
+        let tokens = self.texts.iter().flat_map(|text| text.input.rows.tokens());
+        for (row, token) in embeddings.chunks_exact_mut(size).zip(tokens) {
+            table.read_row(token as usize, row);
+        }
+        embeddings
     }
 
     /// Calls `each` with every text and its rows of `values`.
     fn each_text(&mut self, values: &[f32], mut each: impl FnMut(&mut Text<'a>, &[f32])) {
-        let rows: usize = self.texts.iter().map(Text::rows).sum();
-        let (width, mut rest) = (values.len() / rows, values);
+        let (width, mut rest) = (values.len() / self.rows(), values);
         for text in &mut self.texts {
             let (own, others) = rest.split_at(text.rows() * width);
             each(text, own);
@@ -442,7 +358,7 @@ impl<'a> CpuForward<'a> {
         let (size, normed) = (self.info.size, std::mem::take(&mut self.normed));
         let mut wanted = Vec::new();
         self.each_text(&normed, |text, rows| {
-            wanted.extend_from_slice(&rows[rows.len() - text.input.wanted * size..]);
+            wanted.extend_from_slice(&rows[rows.len() - text.input.wanted.logits * size..]);
         });
         wanted
     }
@@ -472,16 +388,7 @@ fn store<'r>(
 
 impl Forward<Cpu> for CpuForward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
-        let tokens: Vec<TokenId> = self
-            .texts
-            .iter()
-            .flat_map(|text| text.input.rows.tokens())
-            .collect();
-        self.stream = vec![0.0; tokens.len() * table.size()];
-        let rows = self.stream.chunks_exact_mut(table.size());
-        for (row, token) in rows.zip(tokens) {
-            table.read_row(token as usize, row);
-        }
+        self.stream = self.embeddings(table);
         self.norm(norm);
     }
 
@@ -491,9 +398,14 @@ impl Forward<Cpu> for CpuForward<'_> {
         self.stream = stream;
     }
 
-    fn project(&mut self, linear: &Map, transform: QkTransform<'_, Cpu>, layer: usize) {
+    fn project(&mut self, linear: &Map, transform: Option<QkTransform<'_, Cpu>>, layer: usize) {
         let features = linear.linear.forward(&self.normed);
-        let [of_queries, of_keys] = head_transforms(&transform);
+        let transform = transform.as_ref();
+        let norms = transform.and_then(|transform| transform.norms);
+        let [of_queries, of_keys] = [0, 1].map(|i| HeadTransform {
+            norm: norms.map(|norms| &norms[i]),
+            rotary: transform.map(|transform| transform.rotary),
+        });
         let heads @ Heads { queries, size, .. } = self.info.heads;
         self.each_text(&features, |text, features| {
             text.take_queries(heads, features, of_queries);
@@ -528,14 +440,14 @@ impl Forward<Cpu> for CpuForward<'_> {
         let heads = self.info.heads;
         let texts = self.texts.iter_mut().map(|text| {
             let rows = text.input.rows;
-            let bias = text.biases.of(span.window(), || rows.score_bias(&span));
+            let bias = text.biases.of(span.window, || rows.score_bias(&span));
             TextAttention {
                 queries: &text.queries,
                 keys_values: text.input.sequence.keys_values(layer, rows.keys()),
                 bias: bias.view(),
             }
         });
-        self.attended = attend_texts(texts, heads.queries, heads.size);
+        self.attended = attend_texts(texts.collect(), heads.queries, heads.size);
     }
 
     fn attend_source(&mut self, layer: usize) {
@@ -548,7 +460,7 @@ impl Forward<Cpu> for CpuForward<'_> {
                 bias: ScoreBias::None,
             }
         });
-        self.attended = attend_texts(texts, heads.queries, heads.size);
+        self.attended = attend_texts(texts.collect(), heads.queries, heads.size);
     }
 
     fn add_attended(&mut self, linear: &Map, norm: &Norm) {
@@ -585,7 +497,7 @@ impl Forward<Cpu> for CpuForward<'_> {
         let mut logits = head.linear.forward(&wanted);
         // From the last text, so that the logits of a single one are not copied.
         for text in self.texts.iter_mut().rev() {
-            let own = text.input.wanted * self.info.vocab_size;
+            let own = text.input.wanted.logits * self.info.vocab_size;
             text.answer.logits = logits.split_off(logits.len() - own);
         }
     }

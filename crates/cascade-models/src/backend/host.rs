@@ -4,14 +4,12 @@ use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cascade_core::{
-    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId,
-};
+use cascade_core::{HiddenLayer, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{Cache, CacheShape, ScoreBias};
 
-use super::cpu::Cpu;
-use super::{AttentionSpan, BackendNetwork, BiasTable, ModelInfo, NewRows};
-use crate::network::{Read, Sequence};
+use super::cpu::{run, Cpu, CpuForward};
+use super::network::{HostSequence, NewRows, Read, Wanted};
+use super::{AttentionSpan, BackendNetwork, ModelInfo};
 use crate::plan::Plan;
 use crate::{readout, Error, Result};
 
@@ -20,12 +18,7 @@ pub(super) struct HostInput<'a> {
     pub(super) rows: HostRows<'a>,
     pub(super) sequence: &'a mut Cache,
     pub(super) source: SourceCache<'a>,
-    /// How many rows, from the last one, logits are wanted of.
-    pub(super) wanted: usize,
-    /// Hidden states that are wanted.
-    pub(super) hidden: HiddenLayers,
-    /// How many rows, from the last one, hidden states are wanted of.
-    pub(super) hidden_rows: usize,
+    pub(super) wanted: Wanted,
 }
 
 /// Keys and values of a source.
@@ -129,10 +122,10 @@ impl HostRows<'_> {
 
     /// What is added to the scores of self-attention.
     pub(super) fn score_bias(&self, span: &AttentionSpan<'_, Cpu>) -> HostBias {
-        match span {
-            AttentionSpan::Biased(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
-            AttentionSpan::Whole | AttentionSpan::Window(_) => {
-                let mask = self.mask(span.window());
+        match span.bias {
+            Some(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
+            None => {
+                let mask = self.mask(span.window);
                 mask.map_or(HostBias::None, HostBias::Shared)
             }
         }
@@ -220,12 +213,14 @@ pub(crate) struct RelativeBias {
 }
 
 impl RelativeBias {
-    pub(super) fn new(table: BiasTable<'_>) -> Self {
-        let heads = table.values.chunks_exact(2 * table.reach + 1);
+    /// Of `[heads][2 * reach + 1]` values: entry reach + d is that of a key d positions before its
+    /// query; farther ones have the last on their side.
+    pub(crate) fn new(values: &[f32], reach: usize) -> Self {
+        let heads = values.chunks_exact(2 * reach + 1);
         let with_hidden = |head: &[f32]| [head, &[f32::NEG_INFINITY]].concat();
         Self {
             entries: heads.flat_map(with_hidden).collect(),
-            reach: table.reach as isize,
+            reach: reach as isize,
         }
     }
 
@@ -233,6 +228,11 @@ impl RelativeBias {
     #[cfg(feature = "candle")]
     pub(super) fn values(&self) -> &[f32] {
         &self.entries
+    }
+
+    #[cfg(feature = "candle")]
+    pub(super) fn heads(&self) -> usize {
+        self.entries.len() / (self.hidden() + 1)
     }
 
     /// The entry of a key so many positions before its query.
@@ -253,34 +253,22 @@ impl RelativeBias {
     }
 }
 
-/// Rows appended to a network on the CPU.
-#[derive(Debug)]
-pub(crate) struct HostSequence {
-    cache: Cache,
-    source: Vec<TokenId>,
-    /// Keys and values of the source, once rows were appended; of the same one other sequences may
-    /// have them, too.
-    encoded: Option<Arc<Cache>>,
-}
-
-impl HostSequence {
-    /// A sequence with nothing in it, whose keys and values go to `cache`.
-    pub(super) fn new(cache: Cache) -> Self {
-        Self {
-            cache,
-            source: Vec::new(),
-            encoded: None,
-        }
-    }
-}
-
 /// Appends rows to the sequences of several texts in one forward. What fails fails for its text.
-pub(super) fn forward(
+pub(crate) fn forward(
     model: &BackendNetwork<Cpu>,
-    mut texts: Vec<NewRows<'_, HostSequence>>,
+    texts: Vec<NewRows<'_>>,
 ) -> Vec<CoreResult<Scores>> {
-    let sequences = texts.iter_mut().map(|text| &mut *text.sequence);
-    let encoded = encode(model, sequences);
+    // Networks make sequences of their own, which stay in sessions of that network.
+    let on_cpu = texts.into_iter().filter_map(|text| {
+        Some(NewRows {
+            sequence: text.sequence.on_cpu()?,
+            source: text.source,
+            plan: text.plan,
+            read: text.read,
+        })
+    });
+    let mut texts: Vec<NewRows<'_, HostSequence>> = on_cpu.collect();
+    let encoded = encode(model, &mut texts);
     let ready = texts
         .iter_mut()
         .zip(&encoded)
@@ -299,30 +287,32 @@ pub(super) fn forward(
 /// Source tokens that are encoded at a time, if they are of several texts.
 const ENCODED_TOGETHER: usize = 512;
 
+/// A source, and where its keys and values go.
+type Unencoded<'a> = (&'a [TokenId], &'a mut Option<Arc<Cache>>);
+
 /// Encodes the sources that have not been.
-fn encode<'a>(
-    model: &BackendNetwork<Cpu>,
-    sequences: impl Iterator<Item = &'a mut HostSequence>,
-) -> Vec<Result<()>> {
+fn encode(model: &BackendNetwork<Cpu>, texts: &mut [NewRows<'_, HostSequence>]) -> Vec<Result<()>> {
     let info = &model.info;
-    let mut together: Vec<&mut HostSequence> = Vec::new();
+    let mut together: Vec<Unencoded<'_>> = Vec::new();
     let mut tokens = 0;
-    let begun = sequences
-        .map(|sequence| {
-            if sequence.encoded.is_some() {
+    let begun = texts
+        .iter_mut()
+        .map(|text| {
+            let (source, encoded) = (text.source, &mut text.sequence.encoded);
+            if encoded.is_some() {
                 return Ok(());
             }
             if !model.layers.has_encoder() {
-                sequence.encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
+                *encoded = Some(Arc::new(model.backend.cache(info.cache_shape())));
                 return Ok(());
             }
-            check_source(info, sequence.source.len())?;
-            if tokens + sequence.source.len() > ENCODED_TOGETHER {
+            check_source(info, source.len())?;
+            if tokens + source.len() > ENCODED_TOGETHER {
                 encode_together(model, std::mem::take(&mut together));
                 tokens = 0;
             }
-            tokens += sequence.source.len();
-            together.push(sequence);
+            tokens += source.len();
+            together.push((source, encoded));
             Ok(())
         })
         .collect();
@@ -331,44 +321,37 @@ fn encode<'a>(
 }
 
 /// Computes keys and values of sources in every layer. Memory is quadratic in the length of each.
-fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence>) {
-    if sequences.is_empty() {
+fn encode_together(model: &BackendNetwork<Cpu>, sources: Vec<Unencoded<'_>>) {
+    if sources.is_empty() {
         return;
     }
-    let BackendNetwork {
-        backend,
-        info,
-        layers,
-    } = model;
-    let shape = info.cache_shape();
-    let mut caches: Vec<[Cache; 2]> = sequences
+    let shape = model.info.cache_shape();
+    let mut caches: Vec<[Cache; 2]> = sources
         .iter()
-        .map(|sequence| {
+        .map(|(source, _)| {
             let shapes = [CacheShape { layers: 1, ..shape }, shape];
             shapes.map(|shape| {
-                let mut cache = backend.cache(shape);
-                cache.reserve(sequence.source.len());
+                let mut cache = model.backend.cache(shape);
+                cache.reserve(source.len());
                 cache
             })
         })
         .collect();
-    let texts = sequences
+    let texts = sources
         .iter()
         .zip(&mut caches)
-        .map(|(sequence, [scratch, encoded])| HostInput {
-            rows: HostRows::Encoder(&sequence.source),
+        .map(|((source, _), [scratch, encoded])| HostInput {
+            rows: HostRows::Encoder(source),
             sequence: scratch,
             source: SourceCache::Written(encoded),
-            wanted: 0,
-            hidden: HiddenLayers::NONE,
-            hidden_rows: 0,
+            wanted: Wanted::default(),
         });
-    backend.run(info, texts.collect(), &mut |forward| {
-        layers.encode(forward);
-    });
-    for (sequence, [_, mut encoded]) in sequences.into_iter().zip(caches) {
-        encoded.commit(sequence.source.len());
-        sequence.encoded = Some(Arc::new(encoded));
+    let texts = texts.collect();
+    let write = |forward: &mut CpuForward<'_>| model.layers.encode(forward);
+    model.backend.scope(|| run(&model.info, texts, write));
+    for ((source, place), [_, mut encoded]) in sources.into_iter().zip(caches) {
+        encoded.commit(source.len());
+        *place = Some(Arc::new(encoded));
     }
 }
 
@@ -377,19 +360,16 @@ fn input_of<'a>(
     BackendNetwork { backend, info, .. }: &BackendNetwork<Cpu>,
     text: &'a mut NewRows<'_, HostSequence>,
 ) -> HostInput<'a> {
-    let HostSequence { cache, encoded, .. } = &mut *text.sequence;
+    let HostSequence { cache, encoded } = &mut *text.sequence;
     debug_assert_eq!(cache.len(), text.plan.first_position());
     cache.reserve(text.plan.rows());
-    let (hidden, hidden_rows) = text.read.hidden(&text.plan);
     HostInput {
         rows: HostRows::Decoder(&text.plan),
         sequence: cache,
         source: SourceCache::Read(
             encoded.get_or_insert_with(|| Arc::new(backend.cache(info.cache_shape()))),
         ),
-        wanted: text.read.logits(&text.plan),
-        hidden,
-        hidden_rows,
+        wanted: text.read.wanted(&text.plan),
     }
 }
 
@@ -398,21 +378,13 @@ fn decode(
     model: &BackendNetwork<Cpu>,
     mut texts: Vec<&mut NewRows<'_, HostSequence>>,
 ) -> Vec<Answer> {
-    let BackendNetwork {
-        backend,
-        info,
-        layers,
-    } = model;
     if texts.is_empty() {
         return Vec::new();
     }
     let inputs: Vec<HostInput<'_>> = texts.iter_mut().map(|text| input_of(model, text)).collect();
-    let whole = inputs
-        .iter()
-        .any(|input| input.wanted > 0 || input.hidden.contains(HiddenLayer::Last));
-    let answers = backend.run(info, inputs, &mut |forward| {
-        layers.decode(forward, whole);
-    });
+    let whole = inputs.iter().any(|input| input.wanted.is_whole());
+    let write = |forward: &mut CpuForward<'_>| model.layers.decode(forward, whole);
+    let answers = model.backend.scope(|| run(&model.info, inputs, write));
     for text in texts {
         text.sequence.cache.commit(text.plan.rows());
     }
@@ -425,6 +397,7 @@ fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> C
         sequence,
         plan,
         read,
+        ..
     } = text;
     let hidden = collected(answer.hidden);
     let Read::Scores(want) = read else {
@@ -435,29 +408,4 @@ fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> C
         sequence.cache.truncate(plan.first_position());
     }
     scores.map(|scores| scores.with_hidden(hidden))
-}
-
-impl Sequence for HostSequence {
-    fn cache_bytes(&self) -> usize {
-        let of_source = self.encoded.as_ref().map_or(0, |encoded| encoded.bytes());
-        self.cache.bytes() + of_source
-    }
-
-    fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
-        Some((&mut self.cache, &mut self.encoded))
-    }
-
-    fn set_source(&mut self, source: &[TokenId]) {
-        self.source = source.to_vec();
-        self.encoded = None;
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.cache.truncate(len);
-    }
-
-    fn retain(&mut self, at: usize, slots: &[u32]) -> CoreResult<()> {
-        self.cache.retain(at, slots);
-        Ok(())
-    }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use cascade_core::LARGEST_FORWARD;
 use serde_json::Value;
 
-use super::family;
+use super::family::{self, AttentionBias, Family};
 use super::rope::Rope;
 use crate::backend::{Activation, Heads};
 use crate::checks::{bad, check_vocabulary, product, refuse_zeros, sum};
@@ -14,7 +14,7 @@ use crate::Result;
 
 /// A decoder of the LLaMA family, as its config.json describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DecoderConfig {
+pub(crate) struct DecoderConfig {
     /// Rows of the embedding, and columns of the logits.
     pub(crate) vocab_size: usize,
     /// Size of the residual stream.
@@ -41,7 +41,7 @@ pub struct DecoderConfig {
 }
 
 /// Linear maps that have biases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Biases {
     /// Whether the maps to queries, keys and values have biases.
     pub(crate) qkv: bool,
@@ -49,6 +49,25 @@ pub(crate) struct Biases {
     pub(crate) output: bool,
     /// Whether the maps of feed-forward layers have biases.
     pub(crate) mlp: bool,
+}
+
+impl Biases {
+    fn read(settings: &mut Settings<'_>, family: &Family) -> Result<Self> {
+        let stated = |settings: &mut Settings<'_>, key, reads: bool| {
+            if reads {
+                settings.flag(key, false)
+            } else {
+                Ok(false)
+            }
+        };
+        let reads = family.attention_bias == AttentionBias::Stated;
+        let attention = stated(settings, "attention_bias", reads)?;
+        Ok(Self {
+            qkv: attention || family.attention_bias == AttentionBias::Inputs,
+            output: attention,
+            mlp: stated(settings, "mlp_bias", family.reads_mlp_bias)?,
+        })
+    }
 }
 
 /// How matrices of the same input are stored: queries, keys and values; gate and up.
@@ -77,46 +96,20 @@ impl LayerKind {
     };
 }
 
-/// The defaults of a class of transformers, for settings that config.json does not have.
-pub(super) struct FamilyDefaults {
-    /// Heads of keys and values; as many as of queries if none is said.
-    pub(super) kv_heads: Option<usize>,
-    /// The size of a head; that of the stream over the heads of queries if none is said.
-    pub(super) head_dim: Option<usize>,
-    pub(super) positions: usize,
-    pub(super) epsilon: f64,
-    pub(super) theta: f64,
-    pub(super) tied: bool,
-}
-
-impl FamilyDefaults {
-    /// What most classes take.
-    pub(super) const LLAMA: Self = Self {
-        kv_heads: None,
-        head_dim: None,
-        positions: 2048,
-        epsilon: 1e-6,
-        theta: 10_000.0,
-        tied: false,
-    };
-}
-
 /// More layers than any model has. What is kept of each must not exhaust the memory.
 const MOST_LAYERS: usize = 10_000;
 /// Positions that there are rotations for at most: tables of them lie in memory.
 const MOST_POSITIONS: usize = 1 << 20;
 
 /// The heads of a model of this size.
-fn heads(settings: &mut Settings<'_>, defaults: &FamilyDefaults, size: usize) -> Result<Heads> {
+fn heads(settings: &mut Settings<'_>, family: &Family, size: usize) -> Result<Heads> {
     let queries = settings.size("num_attention_heads")?;
-    let kv = match settings.stated("num_key_value_heads") {
-        None => defaults.kv_heads,
-        Some(_) => settings.optional_size("num_key_value_heads")?,
+    let mut size_or = |key, absent| match settings.stated(key) {
+        None => Ok(absent),
+        Some(_) => settings.optional_size(key),
     };
-    let head = match settings.stated("head_dim") {
-        None => defaults.head_dim,
-        Some(_) => settings.optional_size("head_dim")?,
-    };
+    let kv = size_or("num_key_value_heads", family.kv_heads)?;
+    let head = size_or("head_dim", family.head_dim)?;
     Ok(Heads {
         queries,
         kv: kv.unwrap_or(queries),
@@ -130,7 +123,7 @@ impl DecoderConfig {
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for the first setting that no forward pass can be
     /// built from, or that changes one in a way there is no code for.
-    pub fn read(config: &Value) -> Result<Self> {
+    pub(crate) fn read(config: &Value) -> Result<Self> {
         Self::read_with(config, |_| Ok(())).map(|(read, ())| read)
     }
 
@@ -144,13 +137,12 @@ impl DecoderConfig {
             unsupported(format!("a model of type {kind} and class {class}"))
         })?;
         let mut settings = Settings::new(config)?;
-        let read = (family.read)(&mut settings)?;
+        let read = Self::of_family(&mut settings, family)?;
         let further = further(&mut settings)?;
         Ok((read.checked(settings, &settings::DECODER)?, further))
     }
 
-    /// What all families say in the same words, without biases and norms of heads.
-    pub(super) fn common(settings: &mut Settings<'_>, defaults: &FamilyDefaults) -> Result<Self> {
+    fn of_family(settings: &mut Settings<'_>, family: &Family) -> Result<Self> {
         let vocab_size = settings.size("vocab_size")?;
         let (size, layers) = (
             settings.size("hidden_size")?,
@@ -161,33 +153,29 @@ impl DecoderConfig {
                 "num_hidden_layers {layers} is above {MOST_LAYERS}"
             )));
         }
-        let heads = heads(settings, defaults, size)?;
+        let heads = heads(settings, family, size)?;
         let stated = settings.optional_size("max_position_embeddings")?;
-        let trained = stated.unwrap_or(defaults.positions);
-        let rope = Rope::read(settings, defaults.theta, trained, heads.size)?;
+        let trained = stated.unwrap_or(family.positions);
+        let rope = Rope::read(settings, family.theta, trained, heads.size)?;
         let positions = rope.context(settings, trained)?;
+        let mut kinds = vec![LayerKind::PLAIN; layers];
+        (family.read_layers)(settings, &mut kinds)?;
         Ok(Self {
             vocab_size,
             size,
             inner: settings.size("intermediate_size")?,
             heads,
-            epsilon: settings.number("rms_norm_eps", defaults.epsilon)?,
+            epsilon: settings.number("rms_norm_eps", family.epsilon)?,
             positions: capped(settings, positions),
             rope,
             activation: activation(settings)?,
-            tied: settings.flag("tie_word_embeddings", defaults.tied)?,
-            biases: Biases::default(),
-            head_norms: false,
-            stored: ProjectionLayout::Separate,
-            layers: vec![LayerKind::PLAIN; layers],
+            tied: settings.flag("tie_word_embeddings", family.tied)?,
+            biases: Biases::read(settings, family)?,
+            head_norms: family.head_norms,
+            stored: family.stored,
+            layers: kinds,
             warnings: Vec::new(),
         })
-    }
-
-    /// Makes each layer what `kind` says of its index.
-    pub(super) fn with_layers(self, kind: impl Fn(usize) -> LayerKind) -> Self {
-        let layers = (0..self.layers.len()).map(kind).collect();
-        Self { layers, ..self }
     }
 
     /// Refuses what no forward pass can be built from, and unread settings that change one.
@@ -233,7 +221,7 @@ impl DecoderConfig {
     }
 
     /// Weights that one forward reads, embeddings of single tokens aside.
-    pub fn parameters_per_forward(&self) -> usize {
+    pub(crate) fn parameters_per_forward(&self) -> usize {
         let Heads { queries, kv, size } = self.heads;
         let (queries, keys_values) = (product(&[queries, size]), product(&[2, kv, size]));
         let attention = product(&[self.size, sum(&[queries, queries, keys_values])]);
@@ -251,7 +239,7 @@ impl DecoderConfig {
     }
 
     /// Weights of the whole model; a tied head counts once.
-    pub fn parameters(&self) -> usize {
+    pub(crate) fn parameters(&self) -> usize {
         let embedding = if self.tied {
             0
         } else {
@@ -262,7 +250,7 @@ impl DecoderConfig {
 
     /// What the user should know of settings that were not read, and of limits that follow from
     /// others, in sentences.
-    pub fn warnings(&self) -> &[String] {
+    pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }

@@ -5,8 +5,8 @@ use cascade_core::Architecture;
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
 use crate::backend::{
-    Activation, AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, QkTransform, Vocabulary,
+    Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
+    QkTransform, Vocabulary,
 };
 use crate::Result;
 
@@ -28,7 +28,8 @@ struct Decoder<B: Backend> {
 pub(crate) struct Layer<B: Backend> {
     kind: LayerKind,
     qkv: B::Linear,
-    head_norms: Option<HeadNorms<B>>,
+    /// Norms of heads of queries and of keys.
+    head_norms: Option<[B::Norm; 2]>,
     output: B::Linear,
     feed_forward_norm: B::Norm,
     gate_up: B::Linear,
@@ -38,20 +39,14 @@ pub(crate) struct Layer<B: Backend> {
 impl<B: Backend> Layer<B> {
     /// The queries, keys and values of layer `i`.
     pub(crate) fn project(&self, forward: &mut dyn Forward<B>, rotary: &B::Rotary, i: usize) {
-        let transform = match &self.head_norms {
-            Some(norms) => QkTransform::NormedAndRotated(norms, rotary),
-            None => QkTransform::Rotated(rotary),
-        };
-        forward.project(&self.qkv, transform, i);
+        let norms = self.head_norms.as_ref();
+        forward.project(&self.qkv, Some(QkTransform { norms, rotary }), i);
     }
 
     /// Attention and the inner layer of the feed-forward network, from queries, keys and values.
     pub(crate) fn attend(&self, forward: &mut dyn Forward<B>, activation: Activation, i: usize) {
-        let span = self
-            .kind
-            .window
-            .map_or(AttentionSpan::Whole, AttentionSpan::Window);
-        forward.attend(span, i);
+        let (window, bias) = (self.kind.window, None);
+        forward.attend(AttentionSpan { window, bias }, i);
         forward.add_attended(&self.output, &self.feed_forward_norm);
         forward.activate(&self.gate_up, activation);
     }
@@ -90,8 +85,9 @@ impl<B: Backend> Layers<B> for Decoder<B> {
     }
 }
 
-impl Describe for DecoderConfig {
-    fn info(&self) -> ModelInfo {
+impl DecoderConfig {
+    /// What follows from the settings.
+    pub(crate) fn info(&self) -> ModelInfo {
         ModelInfo {
             architecture: Architecture::DecoderOnly,
             vocab_size: self.vocab_size,
@@ -106,7 +102,11 @@ impl Describe for DecoderConfig {
         }
     }
 
-    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
+    /// Loads the layers.
+    pub(crate) fn layers<B: Backend>(
+        &self,
+        loader: &mut Loader<'_, B>,
+    ) -> Result<Box<dyn Layers<B>>> {
         // As transformers 5 has it: whatever config.json says, a head of its own counts.
         let tied = self.tied && !loader.has("lm_head");
         let embedding = loader.table("model.embed_tokens", tied)?;
@@ -126,26 +126,23 @@ impl Describe for DecoderConfig {
         } else {
             loader.head("lm_head", None)
         })?;
-        let mut rotary = |(cosines, sines)| loader.rotary(cosines, sines);
         let all_rotated = self.layers.iter().all(|layer| layer.rotated);
         let unrotated = (!all_rotated).then(|| unrotated(self.positions, self.heads.size));
         Ok(Box::new(Decoder {
             embedding,
-            rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
-            unrotated: unrotated.map(rotary).transpose()?,
+            rotary: loader.rotary(self.rope.rotations(self.positions, self.heads.size))?,
+            unrotated: unrotated.map(|angles| loader.rotary(angles)).transpose()?,
             activation: self.activation,
             layers,
             norm,
             head,
         }))
     }
-}
 
-impl DecoderConfig {
     /// The layer whose tensors' names begin with `at`, and whose attention reads rows of `inputs`.
     pub(crate) fn layer<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         kind: LayerKind,
         at: &str,
         inputs: usize,
@@ -153,22 +150,34 @@ impl DecoderConfig {
         let (size, inner, biases) = (self.size, self.inner, self.biases);
         let attended = self.heads.queries * self.heads.size;
         let attention = format!("{at}.self_attn");
-        let output = [(format!("{attention}.o_proj"), size)];
-        let down = [(format!("{at}.mlp.down_proj"), size)];
-        let qkv = self.qkv(&attention);
-        let gate_up = self.gate_up(&format!("{at}.mlp"));
-        let qkv = LinearSpec::new(inputs, &qkv);
-        let gate_up = LinearSpec::new(size, &gate_up).gated();
-        let output = LinearSpec::new(attended, &output);
-        let down = LinearSpec::new(inner, &down);
+        let linear = |inputs, name: String, outputs, bias| {
+            LinearSpec::new(inputs, [(name, outputs)]).with_bias(bias)
+        };
+        let qkv = LinearSpec::new(inputs, self.qkv(&attention)).with_bias(biases.qkv);
+        let gate_up = LinearSpec {
+            gated: true,
+            bias: biases.mlp,
+            ..LinearSpec::new(size, self.gate_up(&format!("{at}.mlp")))
+        };
+        let output = linear(attended, format!("{attention}.o_proj"), size, biases.output);
+        let down = linear(inner, format!("{at}.mlp.down_proj"), size, biases.mlp);
+        let head_norm = |part: &str| {
+            let name = format!("{attention}.{part}_norm");
+            loader.norm_of(&name, self.heads.size)
+        };
+        let head_norms = if self.head_norms {
+            Some([head_norm("q")?, head_norm("k")?])
+        } else {
+            None
+        };
         Ok(Layer {
             kind,
-            qkv: loader.linear(qkv.with_bias(biases.qkv))?,
-            head_norms: self.head_norms(loader, &attention)?,
-            output: loader.linear(output.with_bias(biases.output))?,
+            qkv: loader.linear(qkv)?,
+            head_norms,
+            output: loader.linear(output)?,
             feed_forward_norm: loader.norm(&format!("{at}.post_attention_layernorm"))?,
-            gate_up: loader.linear(gate_up.with_bias(biases.mlp))?,
-            down: loader.linear(down.with_bias(biases.mlp))?,
+            gate_up: loader.linear(gate_up)?,
+            down: loader.linear(down)?,
         })
     }
 
@@ -189,20 +198,5 @@ impl DecoderConfig {
                 .map(|part| (format!("{at}.{part}_proj"), self.inner))
                 .to_vec(),
         }
-    }
-
-    /// Norms of the heads of attention `at`, if there are any.
-    fn head_norms<B: Backend>(
-        &self,
-        loader: &mut dyn Loader<B>,
-        at: &str,
-    ) -> Result<Option<HeadNorms<B>>> {
-        if !self.head_norms {
-            return Ok(None);
-        }
-        Ok(Some(HeadNorms {
-            queries: loader.head_norm(&format!("{at}.q_norm"))?,
-            keys: loader.head_norm(&format!("{at}.k_norm"))?,
-        }))
     }
 }

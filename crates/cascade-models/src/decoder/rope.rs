@@ -13,13 +13,13 @@ use crate::Result;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rope {
     /// Base of the frequencies.
-    theta: f64,
-    stretch: Stretch,
+    pub(crate) theta: f64,
+    pub(crate) stretch: Stretch,
 }
 
 /// How positions are stretched.
 #[derive(Clone, Debug, PartialEq)]
-enum Stretch {
+pub(crate) enum Stretch {
     None,
     /// All frequencies are divided (arXiv:2306.15595).
     Linear {
@@ -55,61 +55,13 @@ enum Stretch {
     },
 }
 
-/// Rotations in the words of formats that know fewer of them.
-pub(crate) enum Rotations {
-    /// Not stretched.
-    Plain,
-    Linear {
-        factor: f64,
-    },
-    /// With the attention factor that follows from the factor.
-    Yarn {
-        factor: f64,
-        original: usize,
-        fast: f64,
-        slow: f64,
-    },
-    /// Each frequency is divided by its own factor.
-    Divided(Vec<f32>),
-}
-
 impl Rope {
-    /// Base of the frequencies.
-    pub(crate) fn base(&self) -> f64 {
-        self.theta
-    }
-
-    /// The rotations in other words, of contexts no longer than [`context`](Self::context) says.
-    ///
-    /// # Errors
-    /// What there are no words for.
-    pub(crate) fn in_words(&self, head_dim: usize) -> std::result::Result<Rotations, String> {
-        Ok(match &self.stretch {
-            Stretch::None | Stretch::Dynamic { .. } => Rotations::Plain,
-            Stretch::Linear { factor } => Rotations::Linear { factor: *factor },
-            Stretch::Yarn {
-                factor,
-                beta_fast,
-                beta_slow,
-                original,
-                ..
-            } => Rotations::Yarn {
-                factor: *factor,
-                original: *original,
-                fast: *beta_fast,
-                slow: *beta_slow,
-            },
-            Stretch::LongRope {
-                attention_factor, ..
-            } if *attention_factor != 1.0 => {
-                return Err("LongRoPE that sharpens attention".to_owned())
-            }
-            Stretch::Llama3 { .. } | Stretch::LongRope { .. } => {
-                let powers = powers(self.theta as f32, head_dim);
-                let pairs = powers.iter().zip(self.frequencies(head_dim));
-                Rotations::Divided(pairs.map(|(power, w)| 1.0 / power / w).collect())
-            }
-        })
+    /// What each frequency is divided by, of contexts no longer than [`context`](Self::context)
+    /// says.
+    pub(crate) fn divisors(&self, head_dim: usize) -> Vec<f32> {
+        let powers = powers(self.theta as f32, head_dim);
+        let pairs = powers.iter().zip(self.frequencies(head_dim));
+        pairs.map(|(power, w)| 1.0 / power / w).collect()
     }
 
     /// Whether angles are the same but for the rounding of factors in f32.
@@ -158,7 +110,7 @@ impl Rope {
         if let [a, b] = &stretches[..] {
             if a != b {
                 let problem = "rope_scaling and rope_parameters contradict each other";
-                return Err(bad(problem.to_owned()));
+                return Err(bad(problem));
             }
         }
         Ok(Self {
@@ -388,7 +340,7 @@ impl Reader {
     fn original(&self, rope: &mut Settings<'_>) -> Result<usize> {
         let inner = rope.optional_size("original_max_position_embeddings")?;
         match self.outer.or(inner).unwrap_or(self.trained) {
-            0 => Err(bad("original_max_position_embeddings is 0".to_owned())),
+            0 => Err(bad("original_max_position_embeddings is 0")),
             original => Ok(original),
         }
     }

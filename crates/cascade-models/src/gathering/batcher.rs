@@ -11,7 +11,7 @@ use cascade_core::{
     Error, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
 };
 
-use super::price::RowPrice;
+use super::ledger::Ledger;
 use super::{forward, Company, Forward};
 use crate::prefixes::SharedPrefixes;
 use crate::session::{Scoring, Session};
@@ -45,7 +45,7 @@ use crate::Model;
 /// let model = random_model(config, &LoadOptions::default())?;
 /// let batcher = Batcher::default();
 /// // Before any thread starts, so that the first forward waits for all of them.
-/// let texts: Vec<_> = (0..4).map(|text| (text, batcher.join().into_running())).collect();
+/// let texts: Vec<_> = (0..4).map(|text| (text, batcher.join().running())).collect();
 /// std::thread::scope(|scope| {
 ///     for (text, running) in texts {
 ///         let mut session = running.participant().session(&model);
@@ -80,30 +80,17 @@ pub struct BatchCounts {
     pub rows: u64,
 }
 
-/// A forward that a [`Batcher`] has computed.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct BatchForward<'a> {
-    /// What computed it.
-    pub model: &'a Arc<Model>,
-    /// Calls that had rows in it.
-    pub texts: usize,
-    /// Rows of all of them: tokens of contexts, and nodes of drafts.
-    pub rows: usize,
-    /// Time of the computation, without waiting for calls.
-    pub time: Duration,
-}
-
 impl Batcher {
-    /// One that shows each forward, once it is computed, to `observe`, while all who take part
-    /// wait: it should do little.
-    pub fn with_observer(observe: impl Fn(BatchForward<'_>) + Send + Sync + 'static) -> Self {
-        let shared = Shared {
-            observer: Observer(Some(Box::new(observe))),
-            ..Shared::default()
-        };
+    /// One that shows each forward, once it is computed, to `observe`, with the model that computed
+    /// it and while all who take part wait: it should do little. Forwards have no number yet.
+    pub fn with_observer(
+        observe: impl Fn(&Arc<Model>, &SharedForward) + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared {
+                state: Mutex::default(),
+                observer: Observer(Box::new(observe)),
+            }),
         }
     }
 
@@ -113,16 +100,13 @@ impl Batcher {
         let mut state = self.shared.lock();
         let number = state.next_number();
         state.members.insert(number, Member::default());
-        drop(state);
-        Participant {
-            seat: Arc::new(Seat {
-                shared: Arc::clone(&self.shared),
-                number,
-                unpaid: AtomicU64::new(0),
-                cache_bytes: Arc::default(),
-                prefixes: Mutex::default(),
-            }),
-        }
+        Participant(Arc::new(Seat {
+            shared: Arc::clone(&self.shared),
+            number,
+            unpaid: AtomicU64::new(0),
+            cache_bytes: Arc::default(),
+            prefixes: Mutex::default(),
+        }))
     }
 
     /// What has been computed so far.
@@ -133,18 +117,16 @@ impl Batcher {
 
 /// A generation that takes part in the forwards of a [`Batcher`]. Clones are the same one.
 #[derive(Clone, Debug)]
-pub struct Participant {
-    seat: Arc<Seat>,
-}
+pub struct Participant(Arc<Seat>);
 
 impl Participant {
     /// A session that has seen nothing yet, whose calls share forwards with those of other
     /// participants. Allocates nothing.
     pub fn session(&self, model: &Arc<Model>) -> BatchedSession {
         BatchedSession {
-            seat: Arc::clone(&self.seat),
+            seat: Arc::clone(&self.0),
             model: Arc::clone(model),
-            session: Some(self.seat.session(model)),
+            session: Some(self.0.session(model)),
             forward: None,
         }
     }
@@ -152,14 +134,13 @@ impl Participant {
     /// Has its sessions share what they read with those of others, or with nobody: see
     /// [`SharedPrefixes`].
     pub fn share_prefixes(&self, prefixes: Option<Arc<SharedPrefixes>>) {
-        let own = self.seat.prefixes.lock();
-        *own.unwrap_or_else(PoisonError::into_inner) = prefixes;
+        *locked(&self.0.prefixes) = prefixes;
     }
 
     /// Bytes of the keys and values of its sessions, as of their last calls; those that they share
     /// with others included. On the CPU: elsewhere they are not counted.
     pub fn cache_bytes(&self) -> usize {
-        self.seat.cache_bytes.load(Ordering::Relaxed)
+        self.0.cache_bytes.load(Ordering::Relaxed)
     }
 
     /// Says that calls are coming: as long as the guard is there, forwards wait for them. Drop it
@@ -168,15 +149,11 @@ impl Participant {
     ///
     /// A guard for each of several threads may be there at a time.
     #[must_use = "forwards wait for calls as long as the guard is there"]
-    pub fn running(&self) -> Running {
-        self.clone().into_running()
-    }
-
-    /// A guard as [`running`](Self::running) gives it, which keeps the participant.
-    #[must_use = "forwards wait for calls as long as the guard is there"]
-    pub fn into_running(self) -> Running {
-        self.seat.change(|member| member.running += 1);
-        Running { participant: self }
+    pub fn running(&self) -> TakesPart {
+        self.0.change(|member| member.running += 1);
+        TakesPart {
+            participant: self.clone(),
+        }
     }
 
     /// How long its calls have taken beyond their part of their forwards: waiting for others, and
@@ -185,26 +162,26 @@ impl Participant {
     /// of the forwards. Never falls. Calls of several threads at a time count one by one, so only
     /// for a generation on one thread is it a part of the time that has passed.
     pub fn unpaid(&self) -> Duration {
-        Duration::from_nanos(self.seat.unpaid.load(Ordering::Relaxed))
+        Duration::from_nanos(self.0.unpaid.load(Ordering::Relaxed))
     }
 }
 
 /// While it is there, forwards wait for the calls of a participant.
 #[derive(Debug)]
-pub struct Running {
+pub struct TakesPart {
     participant: Participant,
 }
 
-impl Running {
+impl TakesPart {
     /// Who is running.
     pub fn participant(&self) -> &Participant {
         &self.participant
     }
 }
 
-impl Drop for Running {
+impl Drop for TakesPart {
     fn drop(&mut self) {
-        let seat = &self.participant.seat;
+        let seat = &self.participant.0;
         seat.change(|member| member.running -= 1);
     }
 }
@@ -248,12 +225,7 @@ impl Scorer for BatchedSession {
         if !self.model.gathers() {
             return self.session().score(context, tree, want);
         }
-        let prefixes = self
-            .seat
-            .prefixes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let prefixes = locked(&self.seat.prefixes).clone();
         self.session().share_prefixes(prefixes);
         let scoring = self.session().begin(context, tree, want)?;
         let Some(session) = self.session.take() else {
@@ -347,17 +319,27 @@ struct Shared {
     observer: Observer,
 }
 
-type Observe = dyn Fn(BatchForward<'_>) + Send + Sync;
+type Observe = dyn Fn(&Arc<Model>, &SharedForward) + Send + Sync;
 
-/// Whoever is shown each forward, if anybody.
-#[derive(Default)]
-struct Observer(Option<Box<Observe>>);
+/// Whoever is shown each forward.
+struct Observer(Box<Observe>);
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self(Box::new(|_, _| ()))
+    }
+}
 
 impl fmt::Debug for Observer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_there = self.0.is_some();
-        formatter.debug_tuple("Observer").field(&is_there).finish()
+        formatter.write_str("Observer")
     }
+}
+
+/// A panic of a thread that has a lock leaves nothing half done: nothing that panics is called
+/// between two changes.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A participant: forwards wait for it if it is running and not blocked.
@@ -400,8 +382,7 @@ struct State {
     /// Calls that no forward is computing, the oldest first.
     waiting: Vec<Call>,
     answered: HashMap<u64, (Call, Result<Scores>)>,
-    /// What a row costs, of each model there is.
-    prices: Vec<(Weak<Model>, RowPrice)>,
+    ledger: Ledger,
     /// Whether a thread is computing a forward.
     computing: bool,
     /// The model of the last forward.
@@ -492,38 +473,20 @@ impl State {
         self.waiting.sort_by_key(|call| call.number);
         self.wake_one_if_ready();
     }
-}
 
-impl State {
     /// Lets the calls of a forward pay for it, by the rows that each had in it.
-    fn charge(&mut self, calls: &mut [Call], forward: &Forward, time: Duration) {
+    fn charge(&mut self, calls: &mut [Call], forward: &Forward, shared: SharedForward) {
         let Some(model) = calls.first().map(|call| Arc::clone(call.model())) else {
             return;
         };
-        self.prices.retain(|(model, _)| model.strong_count() > 0);
-        let mut known = self.prices.iter();
-        let known = known
-            .position(|(known, _)| known.as_ptr() == Arc::as_ptr(&model))
-            .unwrap_or_else(|| {
-                let new = (Arc::downgrade(&model), RowPrice::default());
-                self.prices.push(new);
-                self.prices.len() - 1
-            });
-        let price = &mut self.prices[known].1;
-        if !forward.reads_prompt {
-            price.learn(forward.rows.iter().sum(), time);
-        }
-        let parts = price.divide(time, &forward.rows);
-        let whole = SharedForward {
+        let shared = SharedForward {
             number: self.counts.forwards,
-            texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
-            rows: forward.rows.iter().sum(),
-            time,
-            reads_prompt: forward.reads_prompt,
+            ..shared
         };
+        let parts = self.ledger.divide(&model, &shared, &forward.rows);
         for ((call, part), &rows) in calls.iter_mut().zip(parts).zip(&forward.rows) {
             call.part += part;
-            call.forward = Some(whole).filter(|_| rows > 0).or(call.forward);
+            call.forward = Some(shared).filter(|_| rows > 0).or(call.forward);
         }
     }
 
@@ -543,10 +506,8 @@ impl State {
 }
 
 impl Shared {
-    /// A panic of a thread that has the lock leaves nothing half done: none of its methods calls
-    /// anything that panics between two changes.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Computes the next forward, without the lock.
@@ -556,8 +517,8 @@ impl Shared {
         let computed = catch_unwind(AssertUnwindSafe(|| self.forward(&mut calls, company)));
         let mut state = self.lock();
         match computed {
-            Ok((forward, time)) => {
-                state.charge(&mut calls, &forward, time);
+            Ok((forward, shared)) => {
+                state.charge(&mut calls, &forward, shared);
                 state.end(calls, forward.answers);
             }
             // The panic's own message has been printed.
@@ -566,23 +527,24 @@ impl Shared {
         state
     }
 
-    /// The forward, and the time it took.
-    fn forward(&self, calls: &mut [Call], company: Company) -> (Forward, Duration) {
+    /// The forward, and what is known of it but its number.
+    fn forward(&self, calls: &mut [Call], company: Company) -> (Forward, SharedForward) {
         let begun = Instant::now();
         let together = calls
             .iter_mut()
             .map(|call| (&mut call.session, &mut call.scoring));
         let forward = forward(together.collect(), company);
-        let time = begun.elapsed();
-        if let (Some(observe), Some(call)) = (&self.observer.0, calls.first()) {
-            observe(BatchForward {
-                model: call.model(),
-                texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
-                rows: forward.rows.iter().sum(),
-                time,
-            });
+        let shared = SharedForward {
+            number: 0,
+            texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
+            rows: forward.rows.iter().sum(),
+            time: begun.elapsed(),
+            reads_prompt: forward.reads_prompt,
+        };
+        if let Some(call) = calls.first() {
+            (self.observer.0)(call.model(), &shared);
         }
-        (forward, time)
+        (forward, shared)
     }
 }
 
@@ -616,7 +578,7 @@ mod tests {
 
     /// A text that asks twice for the scores of a context.
     fn asking(
-        running: Running,
+        running: TakesPart,
         model: &Arc<Model>,
         context: &'static [TokenId],
     ) -> mpsc::Receiver<Result<Scores>> {
@@ -649,7 +611,7 @@ mod tests {
     #[test]
     fn a_call_whose_forward_panics_fails_and_its_session_goes_on() {
         let (model, batcher) = (model(), Batcher::default());
-        let [first, second] = [batcher.join().into_running(), batcher.join().into_running()];
+        let [first, second] = [batcher.join().running(), batcher.join().running()];
         let answers = asking(first, &model, &[1, 2]);
         panicked(&batcher, 1);
         let failed = answers.recv_timeout(PATIENCE).unwrap();
@@ -664,10 +626,10 @@ mod tests {
     #[test]
     fn calls_of_a_forward_that_panics_are_computed_one_by_one() {
         let (model, batcher) = (model(), Batcher::default());
-        let holding = batcher.join().into_running();
+        let holding = batcher.join().running();
         let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 70], &[4, 5, 6]];
         let texts = contexts
-            .map(|context| (context, batcher.join().into_running()))
+            .map(|context| (context, batcher.join().running()))
             .map(|(context, running)| (context, asking(running, &model, context)));
         panicked(&batcher, 3);
         // The oldest of them panics by itself, too; which one that is depends on the threads.
@@ -692,13 +654,13 @@ mod tests {
         let model = model();
         let spent = Arc::new(Mutex::new(Duration::ZERO));
         let adding = Arc::clone(&spent);
-        let batcher = Batcher::with_observer(move |forward| {
+        let batcher = Batcher::with_observer(move |_, forward| {
             *adding.lock().unwrap() += forward.time;
         });
-        let holding = batcher.join().into_running();
+        let holding = batcher.join().running();
         let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 200], &[4, 5, 6]];
         let texts = contexts
-            .map(|context| (batcher.join().into_running(), context))
+            .map(|context| (batcher.join().running(), context))
             .map(|(running, context)| {
                 let model = Arc::clone(&model);
                 std::thread::spawn(move || {
@@ -736,14 +698,14 @@ mod tests {
         let model = model();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let shown = Arc::clone(&seen);
-        let batcher = Batcher::with_observer(move |forward| {
+        let batcher = Batcher::with_observer(move |_, forward| {
             let seen = (forward.texts, forward.rows);
             shown.lock().unwrap().push(seen);
         });
-        let holding = batcher.join().into_running();
+        let holding = batcher.join().running();
         let contexts: [&[TokenId]; 2] = [&[1, 2], &[3; 70]];
         let texts = contexts
-            .map(|context| (batcher.join().into_running(), context))
+            .map(|context| (batcher.join().running(), context))
             .map(|(running, context)| asking(running, &model, context));
         while batcher.shared.lock().waiting.len() < 2 {
             std::thread::yield_now();

@@ -33,14 +33,13 @@ impl Model {
     /// embedding's memory.
     ///
     /// # Errors
-    /// [`Error::Head`] for a model that heads cannot read, since it does not compute on the CPU
+    /// [`Error::Config`] for a model that heads cannot read, since it does not compute on the CPU
     /// with our kernels.
     pub fn head_basis(&self) -> Result<HeadBasis> {
-        let info = self.network().info();
-        let network = self.on_cpu().ok_or_else(|| Error::Head {
-            file: "the target".to_owned(),
-            problem: "it computes elsewhere than on the CPU with our kernels".to_owned(),
-            cure: "give it `device: cpu`".to_owned(),
+        let info = self.described();
+        let network = self.on_cpu().ok_or_else(|| {
+            let problem = "it computes elsewhere than on the CPU with our kernels";
+            Error::config("the target", problem, "give it `device: cpu`")
         })?;
         let vocabulary = network.vocabulary();
         let (size, vocab_size) = (info.size, info.vocab_size);

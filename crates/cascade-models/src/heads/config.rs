@@ -10,33 +10,26 @@ use serde_json::Value;
 use crate::backend::{Heads, ModelInfo};
 use crate::checks::{bad, product, sum};
 use crate::config::in_file;
-use crate::decoder::LayerKind;
+use crate::decoder::{DecoderConfig, LayerKind};
 use crate::settings::{self, unsupported, Settings};
-use crate::{DecoderConfig, Error, Result};
+use crate::{Error, Result};
 
 /// A head, as its files describe it.
 #[derive(Clone, Debug)]
 pub(super) enum HeadConfig {
     /// A layer, in the words of the model that it is a layer of, and what else there is.
-    Eagle(Box<DecoderConfig>, EagleConfig),
-    Eagle3(Box<DecoderConfig>, Eagle3Config),
-    /// A layer of the target's own files that predicts further tokens.
-    Mtp(Box<DecoderConfig>),
-    Medusa(MedusaConfig),
+    Layer(Box<DecoderConfig>, LayerHead),
+    /// The shape of a Medusa, and what the user should know of its settings.
+    Medusa(MedusaShape, Vec<String>),
 }
 
-/// Medusa.
+/// What a head of one layer has beside the layer.
 #[derive(Clone, Debug)]
-pub(super) struct MedusaConfig {
-    /// What stands before the number of a head in names of tensors.
-    pub(super) at: &'static str,
-    pub(super) heads: usize,
-    /// Residual blocks of each.
-    pub(super) blocks: usize,
-    /// Elements of a state, and rows of a matrix to logits.
-    pub(super) size: usize,
-    pub(super) vocab_size: usize,
-    warnings: Vec<String>,
+pub(super) enum LayerHead {
+    Eagle(EagleConfig),
+    Eagle3(Eagle3Config),
+    /// The layer of the target's own files that predicts further tokens.
+    Mtp,
 }
 
 /// EAGLE-1 and EAGLE-2.
@@ -86,11 +79,15 @@ enum Layout {
 
 /// Heads of Medusa, as their tensors have them.
 #[derive(Clone, Copy, Debug)]
-struct MedusaShape {
-    at: &'static str,
-    heads: usize,
-    blocks: usize,
+pub(super) struct MedusaShape {
+    /// What stands before the number of a head in names of tensors.
+    pub(super) at: &'static str,
+    pub(super) heads: usize,
+    /// Residual blocks of each.
+    pub(super) blocks: usize,
+    /// Elements of a state.
     size: usize,
+    /// Rows of a matrix to logits.
     vocab_size: usize,
 }
 
@@ -99,9 +96,8 @@ impl HeadConfig {
     /// layers of so many elements, if that is known.
     ///
     /// # Errors
-    /// [`Error::Head`] for tensors of no known kind of head; [`Error::Config`] for the first
-    /// setting that no forward can be built from, or that changes one in a way there is no code
-    /// for.
+    /// [`Error::Config`] for tensors of no known kind of head, and for the first setting that no
+    /// forward can be built from, or that changes one in a way there is no code for.
     pub(super) fn read(
         config: &Value,
         weights: &Checkpoint,
@@ -123,70 +119,67 @@ impl HeadConfig {
                     fuse_bias,
                     embedding,
                 };
-                Ok(Self::Eagle(checked(layer, qkv_bias)?, own))
+                Ok(Self::Layer(
+                    checked(layer, qkv_bias)?,
+                    LayerHead::Eagle(own),
+                ))
             }
             Layout::Eagle3 { at, embedding } => {
                 let (layer, own, qkv_bias) = eagle3(config, at, embedding, target)?;
-                Ok(Self::Eagle3(checked_eagle3(layer, qkv_bias)?, own))
+                let layer = checked_eagle3(layer, qkv_bias)?;
+                Ok(Self::Layer(layer, LayerHead::Eagle3(own)))
             }
-            Layout::Mtp => mtp(config).map(Self::Mtp),
-            Layout::Medusa(shape) => medusa(config, shape).map(Self::Medusa),
+            Layout::Mtp => Ok(Self::Layer(mtp(config)?, LayerHead::Mtp)),
+            Layout::Medusa(shape) => Ok(Self::Medusa(shape, medusa(config, shape)?)),
         }
     }
 
     /// What the user should know of settings, in sentences.
     pub(super) fn warnings(&self) -> &[String] {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.warnings(),
-            // Those of its target, which says them.
-            Self::Mtp(_) => &[],
-            Self::Medusa(own) => &own.warnings,
+            Self::Layer(layer, _) => layer.warnings(),
+            Self::Medusa(_, warnings) => warnings,
         }
     }
 
     /// Elements of a row.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => layer.size,
-            Self::Medusa(own) => own.size,
+            Self::Layer(layer, _) => layer.size,
+            Self::Medusa(shape, _) => shape.size,
         }
     }
 
     /// Tokens of the target.
     pub(super) fn vocab_size(&self) -> usize {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => layer.vocab_size,
-            Self::Medusa(own) => own.vocab_size,
+            Self::Layer(layer, _) => layer.vocab_size,
+            Self::Medusa(shape, _) => shape.vocab_size,
         }
     }
 
     /// Elements of keys and values of a row.
     pub(super) fn cached(&self) -> usize {
         match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => {
-                product(&[2, layer.heads.kv, layer.heads.size])
-            }
-            Self::Medusa(_) => 0,
+            Self::Layer(layer, _) => product(&[2, layer.heads.kv, layer.heads.size]),
+            Self::Medusa(..) => 0,
         }
     }
 
     /// Refuses a target of another width or vocabulary.
     ///
     /// # Errors
-    /// [`Error::Head`].
+    /// [`Error::Config`].
     pub(super) fn check_target(&self, target: &ModelInfo, file: &ModelFile) -> Result<()> {
         let (rows, width) = (target.vocab_size, target.size);
         let size = match self {
-            Self::Eagle3(layer, own) if own.target_size != layer.size => {
+            Self::Layer(layer, LayerHead::Eagle3(own)) if own.target_size != layer.size => {
                 ("target_hidden_size", own.target_size)
             }
             _ => ("hidden_size", self.size()),
         };
-        let refused = |problem| Error::Head {
-            file: file.to_string(),
-            problem,
-            cure: "take the head that was trained for this very target".to_owned(),
-        };
+        let cure = "take the head that was trained for this very target";
+        let refused = |problem| Error::config(file, problem, cure);
         let pairs = [
             (size, width, "width"),
             (("vocab_size", self.vocab_size()), rows, "vocabulary"),
@@ -199,7 +192,9 @@ impl HeadConfig {
             }
         }
         match self {
-            Self::Eagle3(layer, own) => own.check_states(layer, target).map_err(refused),
+            Self::Layer(layer, LayerHead::Eagle3(own)) => {
+                own.check_states(layer, target).map_err(refused)
+            }
             _ => Ok(()),
         }
     }
@@ -208,65 +203,59 @@ impl HeadConfig {
     /// computed for any, and with the head's own if the target has no limit.
     pub(super) fn info(&self, target: &ModelInfo) -> ModelInfo {
         let own = self.own_parameters();
-        let shared = match self {
-            Self::Eagle(layer, _) | Self::Mtp(layer) => product(&[layer.vocab_size, layer.size]),
-            Self::Eagle3(..) | Self::Medusa(_) => 0,
-        };
-        let (epsilon, heads, positions) = match self {
-            Self::Eagle(layer, _) | Self::Eagle3(layer, _) | Self::Mtp(layer) => {
-                (layer.epsilon, layer.heads, Some(layer.positions))
-            }
-            // It has none of these.
-            Self::Medusa(_) => (target.epsilon, target.heads, None),
-        };
-        ModelInfo {
+        let plain = ModelInfo {
             architecture: Architecture::DecoderOnly,
             vocab_size: self.vocab_size(),
             size: self.size(),
-            epsilon,
-            heads,
-            layers: 1,
+            layers: 0,
             parameters: own,
-            parameters_of_all_rows: sum(&[own, shared]),
-            max_context: target.max_context.or(positions),
+            parameters_of_all_rows: own,
             start: None,
+            ..*target
+        };
+        let Self::Layer(layer, kind) = self else {
+            return plain;
+        };
+        let shared = match kind {
+            LayerHead::Eagle(_) | LayerHead::Mtp => product(&[layer.vocab_size, layer.size]),
+            LayerHead::Eagle3(_) => 0,
+        };
+        ModelInfo {
+            epsilon: layer.epsilon,
+            heads: layer.heads,
+            layers: 1,
+            parameters_of_all_rows: sum(&[own, shared]),
+            max_context: target.max_context.or(Some(layer.positions)),
+            ..plain
         }
     }
 
     /// Parameters of its own, but an embedding.
     pub(super) fn own_parameters(&self) -> usize {
+        let (layer, kind) = match self {
+            Self::Layer(layer, kind) => (layer, kind),
+            Self::Medusa(shape, _) => {
+                let block = product(&[shape.size + 1, shape.size]);
+                let matrix = product(&[shape.size, shape.vocab_size]);
+                let head = sum(&[product(&[shape.blocks, block]), matrix]);
+                return product(&[shape.heads, head]);
+            }
+        };
+        let size = layer.size;
+        let count = |there: bool, count: usize| if there { count } else { 0 };
         // Inputs of attention, and what there is beside the layer.
-        let (layer, inputs, others) = match self {
-            Self::Eagle(layer, own) => {
-                let size = layer.size;
-                let bias = if own.fuse_bias { size } else { 0 };
-                (layer, size, sum(&[product(&[2, size, size]), bias, size]))
+        let (inputs, others) = match kind {
+            LayerHead::Eagle(own) => {
+                let bias = count(own.fuse_bias, size);
+                (size, sum(&[product(&[2, size, size]), bias, size]))
             }
-            Self::Eagle3(layer, own) => {
-                let size = layer.size;
-                let fuse = product(&[own.reads.len(), own.target_size, size]);
-                let of_states = if own.normed_states {
-                    product(&[own.reads.len(), own.target_size])
-                } else {
-                    0
-                };
-                let norms = sum(&[product(&[4, size]), of_states]);
-                let others = sum(&[fuse, norms, product(&[own.rows, size])]);
-                (layer, 2 * size, others)
+            LayerHead::Eagle3(own) => {
+                let states = product(&[own.reads.len(), own.target_size]);
+                let norms = sum(&[product(&[4, size]), count(own.normed_states, states)]);
+                let maps = sum(&[product(&[states, size]), product(&[own.rows, size])]);
+                (2 * size, sum(&[norms, maps]))
             }
-            Self::Mtp(layer) => {
-                let size = layer.size;
-                (
-                    layer,
-                    size,
-                    sum(&[product(&[2, size, size]), product(&[5, size])]),
-                )
-            }
-            Self::Medusa(own) => {
-                let block = product(&[own.size + 1, own.size]);
-                let matrix = product(&[own.size, own.vocab_size]);
-                return product(&[own.heads, sum(&[product(&[own.blocks, block]), matrix])]);
-            }
+            LayerHead::Mtp => (size, sum(&[product(&[2, size, size]), product(&[5, size])])),
         };
         sum(&[layer_parameters(layer, inputs), others])
     }
@@ -326,20 +315,24 @@ fn checked(mut layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig
 
 /// The layer of EAGLE-3, which may have norms of heads and a window.
 fn checked_eagle3(layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig>> {
-    let plain = DecoderConfig {
-        head_norms: false,
-        layers: layer
-            .layers
-            .iter()
-            .map(|kind| LayerKind {
-                window: None,
-                ..*kind
-            })
-            .collect(),
-        ..layer.clone()
+    let (head_norms, layers) = (layer.head_norms, layer.layers.clone());
+    let plain = |kind: &LayerKind| LayerKind {
+        window: None,
+        ..*kind
     };
-    let biases = checked(plain, qkv_bias)?.biases;
-    Ok(Box::new(DecoderConfig { biases, ..layer }))
+    let checked = checked(
+        DecoderConfig {
+            head_norms: false,
+            layers: layers.iter().map(plain).collect(),
+            ..layer
+        },
+        qkv_bias,
+    )?;
+    Ok(Box::new(DecoderConfig {
+        head_norms,
+        layers,
+        ..*checked
+    }))
 }
 
 /// The layer of a model's own files that predicts further tokens, as `config` of the model says.
@@ -353,20 +346,22 @@ fn mtp(config: &Value) -> Result<Box<DecoderConfig>> {
     }
     Ok(Box::new(DecoderConfig {
         layers: vec![LayerKind::PLAIN],
+        // Its target says them.
+        warnings: Vec::new(),
         ..layer
     }))
 }
 
 /// Medusa: what there is follows from the tensors, and config.json must not ask for more. That of
 /// released heads names fewer.
-fn medusa(config: &Value, shape: MedusaShape) -> Result<MedusaConfig> {
+fn medusa(config: &Value, shape: MedusaShape) -> Result<Vec<String>> {
     let mut settings = Settings::new(config)?;
     for key in ["base_model_name_or_path", "version"] {
         settings.stated(key);
     }
     let heads = settings.optional_size("medusa_num_heads")?;
     let blocks = settings.optional_size("medusa_num_layers")?;
-    let stated = [
+    for (key, asked, there) in [
         (
             "medusa_num_heads",
             heads.filter(|&heads| heads > shape.heads),
@@ -377,27 +372,13 @@ fn medusa(config: &Value, shape: MedusaShape) -> Result<MedusaConfig> {
             blocks.filter(|&blocks| blocks != shape.blocks),
             shape.blocks,
         ),
-    ];
-    if let Some((key, Some(asked), there)) = stated.iter().find(|(_, asked, _)| asked.is_some()) {
-        return Err(bad(format!(
-            "{key} is {asked}, and the weights have {there}"
-        )));
+    ] {
+        if let Some(asked) = asked {
+            let problem = format!("{key} is {asked}, and the weights have {there}");
+            return Err(bad(problem));
+        }
     }
-    let MedusaShape {
-        at,
-        heads,
-        blocks,
-        size,
-        vocab_size,
-    } = shape;
-    Ok(MedusaConfig {
-        at,
-        heads,
-        blocks,
-        size,
-        vocab_size,
-        warnings: settings.finish(&settings::DECODER)?,
-    })
+    settings.finish(&settings::DECODER)
 }
 
 /// The heads of Medusa that there are tensors of, which the authors' class calls by another name
@@ -567,7 +548,7 @@ fn check_layer(layer: &DecoderConfig) -> Result<()> {
     }
     if layer.head_norms || layer.biases.output || layer.biases.mlp {
         let what = "a head with norms of heads, or biases but of queries, keys and values";
-        return Err(unsupported(what.to_owned()));
+        return Err(unsupported(what));
     }
     Ok(())
 }
@@ -587,15 +568,13 @@ fn layout(weights: &Checkpoint) -> Result<Layout> {
             Ok(Layout::Eagle { embedding })
         }
         (_, Some(shape)) => Ok(Layout::Medusa(shape)),
-        _ => Err(Error::Head {
-            file: weights.files(),
-            problem: "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
+        _ => Err(Error::config(
+            weights.files(),
+            "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
                       have, or beside midlayer.hidden_norm.weight, as those of EAGLE-3 do, and no 0.0.linear.weight, \
-                      as those of Medusa do, and no model.mtp_layers.0.input_proj.weight, as models with MTP layers do"
-                .to_owned(),
-            cure: "give the folder of such a head; a model with a tokenizer of its own is a `model`"
-                .to_owned(),
-        }),
+                      as those of Medusa do, and no model.mtp_layers.0.input_proj.weight, as models with MTP layers do",
+            "give the folder of such a head; a model with a tokenizer of its own is a `model`",
+        )),
     }
 }
 
@@ -617,7 +596,7 @@ mod tests {
 
     fn eagle(config: &HeadConfig) -> (&DecoderConfig, &EagleConfig) {
         match config {
-            HeadConfig::Eagle(layer, own) => (layer, own),
+            HeadConfig::Layer(layer, LayerHead::Eagle(own)) => (layer, own),
             _ => panic!("it is a head of EAGLE"),
         }
     }
@@ -720,7 +699,7 @@ mod tests {
         };
         let read = |config: &Value| HeadConfig::of_settings(config, layout, Some((32, 8)));
         let own = |config: &Value| match read(config).unwrap() {
-            HeadConfig::Eagle3(_, own) => own,
+            HeadConfig::Layer(_, LayerHead::Eagle3(own)) => own,
             _ => panic!("it is a head of EAGLE-3"),
         };
         let plain = json!({"model_type": "llama", "vocab_size": 10, "hidden_size": 8,

@@ -6,16 +6,13 @@
 //! place of the state after token i + 1, for the next row and for the output head. The layer has no
 //! norm before its attention, and none after it.
 
-use std::borrow::Cow;
-
-use cascade_core::HiddenLayers;
-
 use super::config::EagleConfig;
 use super::layer::Layer;
-use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Table};
-use crate::backend::{LinearSpec, Loader, Vocabulary};
-use crate::{DecoderConfig, Result};
+use super::recurrent::{own_embedding, Recurrent};
+use crate::backend::cpu::{Cpu, CpuForward, Map, Table};
+use crate::backend::{LinearSpec, Loader};
+use crate::decoder::DecoderConfig;
+use crate::Result;
 
 /// The weights of a head.
 #[derive(Debug)]
@@ -35,38 +32,25 @@ impl Eagle {
         layer: &DecoderConfig,
         own: &EagleConfig,
         positions: usize,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let size = layer.size;
-        let fuse = [("fc".to_owned(), size)];
+        let fuse = LinearSpec::new(2 * size, [("fc".to_owned(), size)]);
         Ok(Self {
-            embedding: if own.embedding {
-                Some(loader.table("embed_tokens", false)?)
-            } else {
-                None
-            },
-            fuse: loader.linear(LinearSpec::new(2 * size, &fuse).with_bias(own.fuse_bias))?,
+            embedding: own_embedding(own.embedding, loader)?,
+            fuse: loader.linear(fuse.with_bias(own.fuse_bias))?,
             layer: Layer::load(layer, "layers.0", size, positions, loader)?,
         })
     }
 }
 
 impl Recurrent for Eagle {
-    fn observes(&self) -> HiddenLayers {
-        HiddenLayers::LAST
-    }
-
-    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
-        observed.into()
-    }
-
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
-        let table = self.embedding.as_ref().unwrap_or(shared);
-        forward.join(table, states, &self.fuse);
+        let embeddings = forward.embeddings(self.embedding.as_ref().unwrap_or(shared));
+        let stream = self
+            .fuse
+            .forward(&forward.side_by_side(&embeddings, states));
+        forward.begin(stream.clone(), stream);
         self.layer.run(forward);
-    }
-
-    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32> {
-        shared.logits(given)
     }
 }

@@ -13,10 +13,11 @@ use cascade_core::{HiddenLayer, HiddenLayers};
 
 use super::config::Eagle3Config;
 use super::layer::Layer;
-use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Table};
+use super::recurrent::{own_embedding, Recurrent};
+use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::{LinearSpec, Loader, Vocabulary};
-use crate::{DecoderConfig, Error, Result};
+use crate::decoder::DecoderConfig;
+use crate::{Error, Result};
 
 /// The weights of a head.
 #[derive(Debug)]
@@ -52,12 +53,10 @@ impl Eagle3 {
         own: &Eagle3Config,
         positions: usize,
         weights: &Checkpoint,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let at = own.layer;
         let (size, states) = (layer.size, own.reads.len() * own.target_size);
-        let fuse = [("fc".to_owned(), size)];
-        let lm_head = [("lm_head".to_owned(), own.rows)];
         let reads = own.reads.iter().map(|&layer| HiddenLayer::Entering(layer));
         let tokens = if own.rows == layer.vocab_size {
             None
@@ -65,23 +64,20 @@ impl Eagle3 {
             Some(tokens(weights, own.rows, layer.vocab_size)?)
         };
         Ok(Self {
-            embedding: own
-                .embedding
-                .then(|| loader.table("embed_tokens", false))
-                .transpose()?,
+            embedding: own_embedding(own.embedding, loader)?,
             reads: reads.fold(HiddenLayers::NONE, HiddenLayers::with),
             entering_norm: own
                 .normed_states
                 .then(|| loader.norm_of("input_norm", states))
                 .transpose()?,
-            fuse: loader.linear(LinearSpec::new(states, &fuse))?,
+            fuse: loader.linear(LinearSpec::new(states, [("fc".to_owned(), size)]))?,
             embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
             state_norm: loader.norm(&format!("{at}.hidden_norm"))?,
             normed_stream: own.normed_stream,
             layer: Layer::load(layer, at, 2 * size, positions, loader)?,
             norm: loader.norm("norm")?,
             normed_output: own.normed_output,
-            head: loader.linear(LinearSpec::new(size, &lm_head))?,
+            head: loader.linear(LinearSpec::new(size, [("lm_head".to_owned(), own.rows)]))?,
             tokens,
             vocab_size: layer.vocab_size,
         })
@@ -101,14 +97,11 @@ fn tokens(weights: &Checkpoint, rows: usize, vocab_size: usize) -> Result<Vec<us
         match token.filter(|&token| (next..vocab_size).contains(&token)) {
             Some(token) => tokens.push(token),
             None => {
-                return Err(Error::Head {
-                    file: weights.files(),
-                    problem: format!(
-                        "d2t is {step} at {row}, which leads to no token between {next} and {vocab_size}"
-                    ),
-                    cure: "download the weights again; d2t lists tokens of the target in order"
-                        .to_owned(),
-                })
+                let problem = format!(
+                    "d2t is {step} at {row}, which leads to no token between {next} and {vocab_size}"
+                );
+                let cure = "download the weights again; d2t lists tokens of the target in order";
+                return Err(Error::config(weights.files(), problem, cure));
             }
         }
     }
@@ -128,9 +121,15 @@ impl Recurrent for Eagle3 {
     }
 
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
-        let table = self.embedding.as_ref().unwrap_or(shared);
-        let norms = [&self.embedding_norm, &self.state_norm];
-        forward.stand_beside(table, states, norms, self.normed_stream);
+        let embeddings = forward.embeddings(self.embedding.as_ref().unwrap_or(shared));
+        let normed = self.state_norm.apply(states);
+        let both = forward.side_by_side(&self.embedding_norm.apply(&embeddings), &normed);
+        let stream = if self.normed_stream {
+            normed
+        } else {
+            states.to_vec()
+        };
+        forward.begin(stream, both);
         self.layer.run(forward);
     }
 

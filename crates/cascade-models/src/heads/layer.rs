@@ -1,6 +1,6 @@
 //! The layer that heads of one layer are made of: one of a decoder of the LLaMA family.
 
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Rotary};
+use crate::backend::cpu::{Cpu, CpuForward, Rotary};
 use crate::backend::{Activation, Loader};
 use crate::decoder::{DecoderConfig, Layer as DecoderLayer, LayerKind, ProjectionLayout};
 use crate::Result;
@@ -23,17 +23,16 @@ impl Layer {
         at: &str,
         inputs: usize,
         positions: usize,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         // Whatever class the target is of.
         let config = DecoderConfig {
             stored: ProjectionLayout::Separate,
             ..config.clone()
         };
-        let (cosines, sines) = config.rope.rotations(positions, config.heads.size);
         let kind = config.layers.first().copied().unwrap_or(LayerKind::PLAIN);
         Ok(Self {
-            rotary: loader.rotary(cosines, sines)?,
+            rotary: loader.rotary(config.rope.rotations(positions, config.heads.size))?,
             layer: config.layer(loader, kind, at, inputs)?,
             activation: config.activation,
         })

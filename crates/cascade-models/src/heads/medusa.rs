@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use cascade_core::{HiddenLayers, TokenId, TokenTree};
 
-use super::config::MedusaConfig;
+use super::config::MedusaShape;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
-use crate::backend::cpu::{Cpu, CpuLoader, Map};
+use crate::backend::cpu::{Cpu, Map};
 use crate::backend::{LinearSpec, Loader};
 use crate::Result;
 
@@ -33,18 +33,13 @@ impl Heads {
     ///
     /// # Errors
     /// Tensors that are missing, or of another shape than the target's width and vocabulary.
-    pub(super) fn load(
-        config: &MedusaConfig,
-        size: usize,
-        vocab_size: usize,
-        loader: &mut CpuLoader<'_>,
-    ) -> Result<Self> {
-        let MedusaConfig { blocks, at, .. } = config;
+    pub(super) fn load(shape: &MedusaShape, loader: &mut Loader<'_, Cpu>) -> Result<Self> {
+        let MedusaShape { blocks, at, .. } = shape;
+        let (size, vocab_size) = (loader.info.size, loader.info.vocab_size);
         let mut linear = |name: String, outputs: usize, bias: bool| {
-            let parts = [(name, outputs)];
-            loader.linear(LinearSpec::new(size, &parts).with_bias(bias))
+            loader.linear(LinearSpec::new(size, [(name, outputs)]).with_bias(bias))
         };
-        let heads = (0..config.heads).map(|head| {
+        let heads = (0..shape.heads).map(|head| {
             let own = 0..*blocks;
             let own = own.map(|block| linear(format!("{at}{head}.{block}.linear"), size, true));
             Ok(OneHead {
@@ -81,6 +76,10 @@ pub(super) struct Medusa {
 impl HeadNetwork for Medusa {
     fn observes(&self) -> HiddenLayers {
         HiddenLayers::LAST
+    }
+
+    fn cpu(&self) -> &Cpu {
+        &self.cpu
     }
 
     fn reach(&self, beyond: usize) -> Option<usize> {

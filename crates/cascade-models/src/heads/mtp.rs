@@ -6,15 +6,12 @@
 //! What is behind that norm takes the place of the last hidden state, for the next row and for the
 //! model's output head.
 
-use std::borrow::Cow;
-
-use cascade_core::HiddenLayers;
-
 use super::layer::Layer;
 use super::recurrent::Recurrent;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Table};
-use crate::backend::{LinearSpec, Loader, Vocabulary};
-use crate::{DecoderConfig, Result};
+use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
+use crate::backend::{LinearSpec, Loader};
+use crate::decoder::DecoderConfig;
+use crate::Result;
 
 /// What names of tensors of such layers begin with.
 pub(super) const LAYERS: &str = "model.mtp_layers.";
@@ -40,42 +37,33 @@ impl Mtp {
     pub(super) fn load(
         layer: &DecoderConfig,
         positions: usize,
-        loader: &mut CpuLoader<'_>,
+        loader: &mut Loader<'_, Cpu>,
     ) -> Result<Self> {
         let size = layer.size;
         let fuse = [(format!("{LAYER}.input_proj"), size)];
-        let mut norm = |name: &str| loader.norm(&format!("{LAYER}.{name}"));
+        let norm = |name: &str| loader.norm(&format!("{LAYER}.{name}"));
         Ok(Self {
             state_norm: norm("hidden_layernorm")?,
             embedding_norm: norm("token_layernorm")?,
             attention_norm: norm("input_layernorm")?,
             norm: norm("final_layernorm")?,
-            fuse: loader.linear(LinearSpec::new(2 * size, &fuse))?,
+            fuse: loader.linear(LinearSpec::new(2 * size, fuse))?,
             layer: Layer::load(layer, LAYER, size, positions, loader)?,
         })
     }
 }
 
 impl Recurrent for Mtp {
-    fn observes(&self) -> HiddenLayers {
-        HiddenLayers::LAST
-    }
-
-    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
-        observed.into()
-    }
-
     fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
-        let norms = [&self.state_norm, &self.embedding_norm];
-        forward.join_normed(shared, states, norms, &self.fuse, &self.attention_norm);
+        let embeddings = self.embedding_norm.apply(&forward.embeddings(shared));
+        let joined = forward.side_by_side(&self.state_norm.apply(states), &embeddings);
+        let stream = self.fuse.forward(&joined);
+        let normed = self.attention_norm.apply(&stream);
+        forward.begin(stream, normed);
         self.layer.run(forward);
     }
 
     fn give(&self, states: Vec<f32>) -> Vec<f32> {
         self.norm.apply(&states)
-    }
-
-    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32> {
-        shared.logits(given)
     }
 }

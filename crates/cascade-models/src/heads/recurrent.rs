@@ -11,16 +11,21 @@ use super::fed_rows::Rows;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
 use crate::backend::cpu::{Cpu, CpuForward, Table};
-use crate::backend::{BackendNetwork, ModelInfo, Vocabulary};
+use crate::backend::{BackendNetwork, Loader, ModelInfo, Vocabulary};
 use crate::plan::Plan;
+use crate::Result;
 
 /// A layer that feeds on what it gives: what kinds of such heads differ in.
 pub(super) trait Recurrent: Debug + Send + Sync {
     /// The target's states that it reads, side by side in the order in which a set gives them.
-    fn observes(&self) -> HiddenLayers;
+    fn observes(&self) -> HiddenLayers {
+        HiddenLayers::LAST
+    }
 
-    /// What rows read of the target's states.
-    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]>;
+    /// What rows read of the target's states: by default, all of them.
+    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
+        observed.into()
+    }
 
     /// Rows of tokens beside `states`, one for each: to the states that follow them. `shared` is
     /// the target's embedding.
@@ -32,9 +37,17 @@ pub(super) trait Recurrent: Debug + Send + Sync {
         states
     }
 
-    /// Logits over the target's vocabulary of what rows gave. `shared` has the target's output
-    /// head.
-    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32>;
+    /// Logits over the target's vocabulary of what rows gave: by default, those of the target's
+    /// output head, which `shared` has.
+    fn logits(&self, given: &[f32], shared: &Vocabulary<'_, Cpu>) -> Vec<f32> {
+        shared.logits(given)
+    }
+}
+
+/// The embedding that a head's files have, if they have one.
+pub(super) fn own_embedding(is_there: bool, loader: &mut Loader<'_, Cpu>) -> Result<Option<Table>> {
+    let table = is_there.then(|| loader.table("embed_tokens", false));
+    table.transpose()
 }
 
 /// A layer and what it shares with the target.
@@ -73,8 +86,8 @@ impl RecurrentNetwork {
     /// What the rows of `plan` give, whose tokens stand beside `states`.
     pub(super) fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
         let table = self.target.vocabulary().table;
-        let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
-        let ends = self.cpu.run_fed(&self.info, plan, cache, &mut write);
+        let write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
+        let ends = self.cpu.run_fed(&self.info, plan, cache, write);
         let mut given = self.layer.give(ends);
         forget_overflown(&mut given, self.size());
         given
@@ -90,8 +103,8 @@ impl HeadNetwork for RecurrentNetwork {
         Some(usize::MAX)
     }
 
-    fn caches(&self) -> Option<&Cpu> {
-        Some(&self.cpu)
+    fn cpu(&self) -> &Cpu {
+        &self.cpu
     }
 
     fn memory(self: Arc<Self>) -> Box<dyn Memory> {

@@ -49,11 +49,6 @@ impl HeadSession {
         }
     }
 
-    /// The head it scores with.
-    pub fn head(&self) -> &Arc<Head> {
-        &self.head
-    }
-
     /// What the target's decoder reads of a context: the token that it begins with, if there is
     /// one, goes before it.
     fn text<'a>(&self, context: &'a [TokenId]) -> Cow<'a, [TokenId]> {
@@ -67,13 +62,6 @@ impl HeadSession {
     fn reach_behind(&self, text: &[TokenId]) -> Option<usize> {
         let known = Some(self.observed.of(text)).filter(|&known| known > 0)?;
         self.head.network.reach(text.len() - known - 1)
-    }
-
-    fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
-        if context.is_empty() {
-            return Err(Error::EmptyContext);
-        }
-        self.info().check(context, tree, want, "a head")
     }
 }
 
@@ -113,7 +101,10 @@ impl Scorer for HeadSession {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let text = self.text(context);
-        self.check(&text, tree, want)?;
+        if text.is_empty() {
+            return Err(Error::EmptyContext);
+        }
+        self.info().check(&text, tree, want, "a head")?;
         if self
             .reach_behind(&text)
             .is_none_or(|reach| tree.height() > reach)

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// What to do with the keys that an architecture does not read.
 pub(crate) struct Keys {
-    /// Why a key changes no forward pass, and the keys. The reasons are for whoever reads this.
-    harmless: &'static [(&'static str, &'static [&'static str])],
+    /// Keys that change no forward pass.
+    harmless: &'static [&'static str],
     /// Keys that change a forward pass unless they have this value or are `null`.
     neutral: &'static [(&'static str, Neutral)],
 }
@@ -73,8 +73,7 @@ impl fmt::Display for Neutral {
 
 impl Keys {
     pub(super) fn is_harmless(&self, key: &str) -> bool {
-        let tables = EVERYWHERE.iter().chain(self.harmless);
-        tables.into_iter().any(|(_, keys)| keys.contains(&key))
+        EVERYWHERE.lines().any(|known| known == key) || self.harmless.contains(&key)
     }
 
     pub(super) fn neutral(&self, key: &str) -> Option<&Neutral> {
@@ -86,158 +85,8 @@ impl Keys {
     }
 }
 
-/// Harmless in every architecture.
-const EVERYWHERE: &[(&str, &[&str])] = &[
-    (
-        "names and versions",
-        &[
-            "_name_or_path",
-            "name_or_path",
-            "_commit_hash",
-            "architectures",
-            "auto_map",
-            "custom_pipelines",
-            "is_llama_config",
-            "language",
-            "license",
-            "model_name",
-            "model_type",
-            "tags",
-            "tokenizer_class",
-            "transformers.js_config",
-            "transformers_version",
-            "unsloth_fixed",
-            "unsloth_version",
-        ],
-    ),
-    (
-        "the type that weights are stored in is in the files, and what to compute in is said apart",
-        &["dtype", "torch_dtype"],
-    ),
-    (
-        "training alone",
-        &[
-            "attention_dropout",
-            "attention_probs_dropout_prob",
-            "classifier_dropout",
-            "dropout",
-            "dropout_rate",
-            "embd_dropout",
-            "embd_pdrop",
-            "ep_size",
-            "gradient_checkpointing",
-            "hidden_dropout",
-            "hidden_dropout_prob",
-            "initializer_factor",
-            "initializer_range",
-            "label_smoothing",
-            "loss_type",
-            "neftune_noise_alpha",
-            "resid_pdrop",
-            "resid_dropout",
-            "router_aux_loss_coef",
-            "z_loss_coefficient",
-        ],
-    ),
-    (
-        "how transformers computes the same: caches, kernels, the order of sums (pretraining_tp, \
-         which transformers 5 ignores), forms of what is returned",
-        &[
-            "_attn_implementation",
-            "_attn_implementation_autoset",
-            "_attn_implementation_internal",
-            "_flash_attn_2_enabled",
-            "_output_attentions",
-            "attn_implementation",
-            "cache_implementation",
-            "chunk_size_feed_forward",
-            "is_composition",
-            "keys_to_ignore_at_inference",
-            "output_attentions",
-            "output_hidden_states",
-            "output_past",
-            "pretraining_tp",
-            "return_dict",
-            "tf_legacy_loss",
-            "torchscript",
-            "use_bfloat16",
-            "use_cache",
-            "use_flash_attention",
-            "use_flash_attention_2",
-            "use_flash_attn",
-        ],
-    ),
-    (
-        "the length of training texts, or of what the tokenizer cuts; max_position_embeddings says \
-         how far positions go, and relative ones have no end",
-        &[
-            "max_seq_len",
-            "max_seq_length",
-            "max_sequence_length",
-            "model_max_length",
-            "seq_length",
-            "tokenizer_model_max_length",
-            "tokenizer_padding_side",
-        ],
-    ),
-    (
-        "heads of classifiers",
-        &[
-            "finetuning_task",
-            "id2label",
-            "label2id",
-            "num_labels",
-            "problem_type",
-            "task_specific_params",
-        ],
-    ),
-    (
-        "tokens, which the tokenizer and generation_config.json know; whoever needs one of these \
-         reads it",
-        &[
-            "bos_token_id",
-            "cls_token_id",
-            "decoder_start_token_id",
-            "eos_token_id",
-            "mask_token_id",
-            "pad_token_id",
-            "prefix",
-            "sep_token_id",
-            "unk_token_id",
-        ],
-    ),
-    (
-        "defaults of transformers' generate, which is not what generates here",
-        &[
-            "bad_words_ids",
-            "begin_suppress_tokens",
-            "diversity_penalty",
-            "do_sample",
-            "early_stopping",
-            "encoder_no_repeat_ngram_size",
-            "exponential_decay_length_penalty",
-            "forced_bos_token_id",
-            "forced_eos_token_id",
-            "length_penalty",
-            "max_length",
-            "max_new_tokens",
-            "min_length",
-            "no_repeat_ngram_size",
-            "num_beam_groups",
-            "num_beams",
-            "num_return_sequences",
-            "output_scores",
-            "remove_invalid_values",
-            "repetition_penalty",
-            "return_dict_in_generate",
-            "suppress_tokens",
-            "temperature",
-            "top_k",
-            "top_p",
-            "typical_p",
-        ],
-    ),
-];
+/// Keys that are harmless in every architecture, one a line, by why they are.
+const EVERYWHERE: &str = include_str!("harmless.txt");
 
 /// What no architecture has code for: weights that are not as they were trained.
 const WEIGHTS: &[(&str, Neutral)] = &[
@@ -252,16 +101,13 @@ const WEIGHTS: &[(&str, Neutral)] = &[
 /// Settings of decoders of the LLaMA family.
 pub(crate) const DECODER: Keys = Keys {
     harmless: &[
-        ("decoders are what these classes are", &["is_decoder"]),
-        (
-            "from which layer on there is a window, in classes that read use_sliding_window; it \
-             says nothing without one, and that is refused by its own name",
-            &["max_window_layers"],
-        ),
-        (
-            "which hidden states transformers returns",
-            &["tie_last_hidden_states"],
-        ),
+        // Decoders are what these classes are.
+        "is_decoder",
+        // From which layer on there is a window, in classes that read use_sliding_window; it says
+        // nothing without one, and that is refused by its own name.
+        "max_window_layers",
+        // Which hidden states transformers returns.
+        "tie_last_hidden_states",
     ],
     neutral: &[
         // Of classes that have these, and of others that would pass over them.
@@ -326,14 +172,10 @@ pub(crate) const DECODER: Keys = Keys {
 /// Settings of T5.
 pub(crate) const T5: Keys = Keys {
     harmless: &[
-        (
-            "positions are relative, so that no number of them is a limit",
-            &["n_positions"],
-        ),
-        (
-            "which half of the model a part of it is, which transformers sets itself",
-            &["is_decoder"],
-        ),
+        // Positions are relative, so that no number of them is a limit.
+        "n_positions",
+        // Which half of the model a part of it is, which transformers sets itself.
+        "is_decoder",
     ],
     neutral: &[
         ("is_encoder_decoder", Neutral::On),

@@ -1,121 +1,90 @@
 //! The settings of T5.
 
-use std::str::FromStr;
-
 use cascade_core::TokenId;
 use serde_json::Value;
 
 use crate::backend::Activation;
 use crate::checks::{bad, product, sum};
 use crate::settings::{self, Settings};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The settings of a T5 checkpoint's config.json that its forward pass depends on.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct T5Config {
+pub(crate) struct T5Config {
     /// Rows of the embedding, and columns of the logits.
-    pub vocab_size: usize,
+    pub(crate) vocab_size: usize,
     /// Size of the residual stream.
-    pub d_model: usize,
+    pub(crate) d_model: usize,
     /// Size of one head.
-    pub d_kv: usize,
+    pub(crate) d_kv: usize,
     /// Inner size of the feed-forward layers.
-    pub d_ff: usize,
+    pub(crate) d_ff: usize,
     /// Layers of the encoder.
-    pub num_layers: usize,
+    pub(crate) num_layers: usize,
     /// Layers of the decoder; as many as the encoder has if absent.
-    pub num_decoder_layers: Option<usize>,
+    pub(crate) num_decoder_layers: Option<usize>,
     /// Heads of every attention.
-    pub num_heads: usize,
+    pub(crate) num_heads: usize,
     /// Buckets of the relative-position bias.
-    pub relative_attention_num_buckets: usize,
+    pub(crate) relative_attention_num_buckets: usize,
     /// Distance from which on all share the last bucket.
-    pub relative_attention_max_distance: usize,
+    pub(crate) relative_attention_max_distance: usize,
     /// Added to the mean square in norms.
-    pub layer_norm_epsilon: f64,
+    pub(crate) layer_norm_epsilon: f64,
     /// Form of the feed-forward layers.
-    pub feed_forward_proj: FeedForwardProj,
+    pub(crate) feed_forward_proj: FeedForwardProj,
     /// Whether the embedding is the output head too. Absent means yes, as it is in T5 v1.0.
-    pub tie_word_embeddings: bool,
+    pub(crate) tie_word_embeddings: bool,
     /// Whether hidden states are scaled by d_model^-0.5 before the head; if absent, whether
     /// embeddings are tied. transformers 5 writes it for every T5, with tied embeddings even where
     /// the checkpoint has a head of its own.
-    pub scale_decoder_outputs: Option<bool>,
+    pub(crate) scale_decoder_outputs: Option<bool>,
     /// The token that every decoder sequence starts with; the pad token if absent.
-    pub decoder_start_token_id: Option<TokenId>,
+    pub(crate) decoder_start_token_id: Option<TokenId>,
     /// The pad token; 0 if absent.
-    pub pad_token_id: Option<TokenId>,
+    pub(crate) pad_token_id: Option<TokenId>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Form of a T5 feed-forward layer, by its name in config.json.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FeedForwardProj {
-    /// T5 v1.0: one projection and a rectifier.
-    #[default]
-    Relu,
-    /// One projection and the tanh form of GELU ("gelu_new").
-    Gelu,
-    /// One projection and the exact GELU ("gelu"), on a CPU.
-    GeluErf,
-    /// One projection and SiLU.
-    Silu,
-    /// A projection gated by a rectifier.
-    GatedRelu,
-    /// T5 v1.1, FLAN-T5 and mT5: a projection gated by the tanh form of GELU.
-    GatedGelu,
-    /// UL2: a projection gated by SiLU.
-    GatedSilu,
+/// Form of a T5 feed-forward layer: one projection, or one that gates another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedForwardProj {
+    pub(crate) activation: Activation,
+    pub(crate) gated: bool,
 }
 
 impl FeedForwardProj {
-    /// Whether one projection gates another.
-    pub fn is_gated(self) -> bool {
-        matches!(self, Self::GatedRelu | Self::GatedGelu | Self::GatedSilu)
-    }
-
-    pub(crate) fn activation(self) -> Activation {
-        match self {
-            Self::Relu | Self::GatedRelu => Activation::Relu,
-            Self::Gelu | Self::GatedGelu => Activation::Gelu,
-            Self::GeluErf => Activation::GeluErf,
-            Self::Silu | Self::GatedSilu => Activation::Silu,
-        }
+    /// Reads its name in config.json.
+    fn read(name: &str) -> Result<Self> {
+        let gated = name.strip_prefix("gated-");
+        let activation = match gated.unwrap_or(name) {
+            "relu" => Activation::Relu,
+            "gelu_new" | "gelu_pytorch_tanh" => Activation::Gelu,
+            // Behind a gate transformers reads "gelu" as the tanh form, and else as the exact one.
+            "gelu" if gated.is_some() => Activation::Gelu,
+            "gelu" => Activation::GeluErf,
+            "silu" | "swish" => Activation::Silu,
+            _ => {
+                return Err(bad(format!(
+                    "feed_forward_proj is {name:?}, which is not one of \"relu\", \"gelu\", \
+                     \"gelu_new\", \"silu\", \"gated-relu\", \"gated-gelu\" and \"gated-silu\""
+                )))
+            }
+        };
+        Ok(Self {
+            activation,
+            gated: gated.is_some(),
+        })
     }
 
     /// What transformers calls the nonlinearity.
     fn is_called(self, name: &str) -> bool {
-        match self.activation() {
+        match self.activation {
             Activation::Relu => name == "relu",
             Activation::Gelu => matches!(name, "gelu_new" | "gelu_pytorch_tanh"),
             Activation::GeluErf => name == "gelu",
             Activation::Silu => matches!(name, "silu" | "swish"),
         }
-    }
-}
-
-impl FromStr for FeedForwardProj {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Ok(match name {
-            "relu" => Self::Relu,
-            "gelu_new" | "gelu_pytorch_tanh" => Self::Gelu,
-            "gelu" => Self::GeluErf,
-            "silu" | "swish" => Self::Silu,
-            "gated-relu" => Self::GatedRelu,
-            // Behind a gate transformers reads "gelu" as the tanh form, and else as the exact one.
-            "gated-gelu" | "gated-gelu_new" | "gated-gelu_pytorch_tanh" => Self::GatedGelu,
-            "gated-silu" | "gated-swish" => Self::GatedSilu,
-            other => {
-                return Err(bad(format!(
-                    "feed_forward_proj is {other:?}, which is not one of \"relu\", \"gelu\", \
-                     \"gelu_new\", \"silu\", \"gated-relu\", \"gated-gelu\" and \"gated-silu\""
-                )))
-            }
-        })
     }
 }
 
@@ -154,7 +123,7 @@ impl T5Config {
     /// # Errors
     /// [`Error::Config`] for the first setting that no forward pass can be built from, or that
     /// changes one in a way there is no code for.
-    pub fn read(config: &Value) -> Result<Self> {
+    pub(crate) fn read(config: &Value) -> Result<Self> {
         let class = T5Class::of(config).unwrap_or(T5Class::T5);
         let mut settings = Settings::new(config)?;
         let read = Self::settings(&mut settings, class)?;
@@ -202,14 +171,14 @@ impl T5Config {
     }
 
     /// What the user should know of settings, in sentences.
-    pub fn warnings(&self) -> &[String] {
+    pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Weights that one forward of the decoder reads, embeddings of single tokens aside: everything
     /// of the decoder but the keys and values of cross-attention, which are computed once per
     /// source, and the head.
-    pub fn parameters_per_forward(&self) -> usize {
+    pub(crate) fn parameters_per_forward(&self) -> usize {
         let norms = 3 * self.d_model;
         let cross = product(&[2, self.d_model, self.inner()]);
         let layer = sum(&[self.attention(), cross, self.feed_forwards(), norms]);
@@ -218,7 +187,7 @@ impl T5Config {
     }
 
     /// Weights of the whole model; a tied head counts once.
-    pub fn parameters(&self) -> usize {
+    pub(crate) fn parameters(&self) -> usize {
         let (attention, feed_forward) = (self.attention(), self.feed_forwards());
         let encoder_layer = sum(&[attention, feed_forward, 2 * self.d_model]);
         let decoder_layer = sum(&[attention, attention, feed_forward, 3 * self.d_model]);
@@ -249,7 +218,7 @@ impl T5Config {
     }
 
     fn feed_forward_projections(&self) -> usize {
-        if self.feed_forward_proj.is_gated() {
+        if self.feed_forward_proj.gated {
             3
         } else {
             2
@@ -257,20 +226,26 @@ impl T5Config {
     }
 
     /// Whether hidden states are scaled by d_model^-0.5 before the head.
-    pub fn scales_outputs(&self) -> bool {
+    pub(crate) fn scales_outputs(&self) -> bool {
         self.scale_decoder_outputs
             .unwrap_or(self.tie_word_embeddings)
     }
 
+    /// What hidden states are multiplied with before the head.
+    pub(crate) fn output_scale(&self) -> Option<f64> {
+        let scale = (self.d_model as f64).powf(-0.5);
+        self.scales_outputs().then_some(scale)
+    }
+
     /// The token that every decoder sequence starts with.
-    pub fn decoder_start(&self) -> TokenId {
+    pub(crate) fn decoder_start(&self) -> TokenId {
         self.decoder_start_token_id
             .or(self.pad_token_id)
             .unwrap_or(0)
     }
 
     /// Layers of the decoder.
-    pub fn decoder_layers(&self) -> usize {
+    pub(crate) fn decoder_layers(&self) -> usize {
         self.num_decoder_layers.unwrap_or(self.num_layers)
     }
 
@@ -278,7 +253,7 @@ impl T5Config {
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for the first such setting.
-    pub fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let sizes = [
             ("vocab_size", self.vocab_size),
             ("d_model", self.d_model),
@@ -323,14 +298,14 @@ fn feed_forward(settings: &mut Settings<'_>, class: T5Class) -> Result<FeedForwa
         T5Class::Mt5 => "gated-gelu",
     };
     let name = settings.text("feed_forward_proj", absent)?;
-    let form: FeedForwardProj = name.parse()?;
+    let form = FeedForwardProj::read(name)?;
     let called = settings.optional("dense_act_fn", "a text", Value::as_str)?;
-    let gated = settings.flag("is_gated_act", form.is_gated())?;
+    let gated = settings.flag("is_gated_act", form.gated)?;
     match called {
         Some(other) if !form.is_called(other) => Err(bad(format!(
             "feed_forward_proj {name:?} and dense_act_fn {other:?} contradict each other"
         ))),
-        _ if gated != form.is_gated() => Err(bad(format!(
+        _ if gated != form.gated => Err(bad(format!(
             "feed_forward_proj {name:?} and is_gated_act {gated} contradict each other"
         ))),
         _ => Ok(form),
@@ -363,7 +338,7 @@ fn scales_tied_mt5(settings: &mut Settings<'_>) -> Result<bool> {
 /// Half of the buckets (of each direction, if `bidirectional`) hold one distance each; the others
 /// grow logarithmically up to `max_distance`, and the last holds everything beyond. Without
 /// `bidirectional`, keys ahead of the query count as distance 0.
-pub fn relative_position_bucket(
+pub(crate) fn relative_position_bucket(
     relative_position: i64,
     bidirectional: bool,
     num_buckets: usize,
@@ -388,6 +363,8 @@ pub fn relative_position_bucket(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use serde_json::json;
 
     use super::*;
@@ -400,26 +377,30 @@ mod tests {
         T5Config::read(&config)
     }
 
+    fn form(activation: Activation, gated: bool) -> FeedForwardProj {
+        FeedForwardProj { activation, gated }
+    }
+
     #[test]
     fn what_is_absent_is_as_in_v1_0() {
         let config = config(json!({"n_positions": 512})).unwrap();
         assert!(config.tie_word_embeddings && config.scales_outputs());
-        assert_eq!(config.feed_forward_proj, FeedForwardProj::Relu);
+        assert_eq!(config.feed_forward_proj, form(Activation::Relu, false));
         assert_eq!((config.decoder_layers(), config.decoder_start()), (2, 0));
         assert!(config.warnings().is_empty());
     }
 
     #[test]
     fn forms_of_feed_forwards() {
-        for (name, dense, gated, form) in [
-            ("relu", "relu", false, FeedForwardProj::Relu),
-            ("gelu", "gelu", false, FeedForwardProj::GeluErf),
-            ("gated-gelu", "gelu_new", true, FeedForwardProj::GatedGelu),
-            ("gated-silu", "silu", true, FeedForwardProj::GatedSilu),
+        for (name, dense, gated, expected) in [
+            ("relu", "relu", false, form(Activation::Relu, false)),
+            ("gelu", "gelu", false, form(Activation::GeluErf, false)),
+            ("gated-gelu", "gelu_new", true, form(Activation::Gelu, true)),
+            ("gated-silu", "silu", true, form(Activation::Silu, true)),
         ] {
             let stated = json!({"feed_forward_proj": name, "dense_act_fn": dense,
                 "is_gated_act": gated});
-            assert_eq!(config(stated).unwrap().feed_forward_proj, form);
+            assert_eq!(config(stated).unwrap().feed_forward_proj, expected);
         }
         assert!(config(json!({"feed_forward_proj": "gelu", "dense_act_fn": "gelu_new"})).is_err());
         assert!(config(json!({"feed_forward_proj": "gated-tanh"})).is_err());
@@ -434,7 +415,7 @@ mod tests {
             config(all).unwrap()
         };
         let released = mt5(json!({"tie_word_embeddings": false}));
-        assert_eq!(released.feed_forward_proj, FeedForwardProj::GatedGelu);
+        assert_eq!(released.feed_forward_proj, form(Activation::Gelu, true));
         assert!(!released.scales_outputs() && released.warnings().is_empty());
         let five = mt5(json!({"tie_word_embeddings": true, "transformers_version": "5.23.0"}));
         assert!(!five.scales_outputs() && five.warnings().is_empty());
@@ -484,23 +465,35 @@ mod tests {
         assert!(unknown.warnings()[0].contains("bidirectional_window"));
     }
 
+    #[derive(serde::Deserialize)]
+    struct Buckets {
+        num_buckets: usize,
+        max_distance: usize,
+        relative_positions: Vec<i64>,
+        buckets: Vec<u32>,
+    }
+
     #[test]
-    fn buckets_are_exact_nearby_and_logarithmic_far_away() {
-        let causal = |relative| relative_position_bucket(relative, false, 32, 128);
-        assert_eq!(causal(5), 0);
-        assert_eq!(
-            (0..16).map(|d| causal(-d)).collect::<Vec<_>>(),
-            (0..16).collect::<Vec<_>>()
+    fn buckets_of_all_distances() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/goldens/buckets.json"
         );
-        assert_eq!(
-            (causal(-16), causal(-32), causal(-127), causal(-128)),
-            (16, 21, 31, 31)
-        );
-        let both = |relative| relative_position_bucket(relative, true, 32, 128);
-        assert_eq!(
-            (both(0), both(-7), both(7), both(-128), both(128)),
-            (0, 7, 23, 15, 31)
-        );
-        assert_eq!((both(-8), both(8), both(16)), (8, 24, 26));
+        let json = std::fs::read_to_string(file).unwrap();
+        let tables: HashMap<String, Vec<Buckets>> = serde_json::from_str(&json).unwrap();
+        for (direction, tables) in tables {
+            for table in tables {
+                assert_eq!(table.relative_positions.len(), table.buckets.len());
+                for (&relative, &bucket) in table.relative_positions.iter().zip(&table.buckets) {
+                    let found = relative_position_bucket(
+                        relative,
+                        direction == "bidirectional",
+                        table.num_buckets,
+                        table.max_distance,
+                    );
+                    assert_eq!(found, bucket, "{direction}, {relative}");
+                }
+            }
+        }
     }
 }

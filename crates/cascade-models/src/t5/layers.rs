@@ -2,38 +2,39 @@
 
 use cascade_core::Architecture;
 
-use super::config::relative_position_bucket;
+use super::config::{relative_position_bucket, T5Config};
 use crate::backend::{
-    Activation, AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, QkTransform, Vocabulary,
+    Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
+    RelativeBias, Vocabulary,
 };
-use crate::{Result, T5Config};
+use crate::Result;
 
 #[derive(Debug)]
 struct T5<B: Backend> {
     activation: Activation,
     embedding: B::Table,
-    encoder: Stack<B, ()>,
-    decoder: Stack<B, CrossAttention<B>>,
+    encoder: Stack<B>,
+    decoder: Stack<B>,
     head: B::Linear,
     /// What hidden states are multiplied with before the head: d_model^-0.5 in T5 v1.0.
     scale: Option<f64>,
 }
 
-/// A stack of layers; `C` is what there is between self-attention and feed-forward.
+/// The layers of the encoder, or of the decoder.
 #[derive(Debug)]
-struct Stack<B: Backend, C> {
+struct Stack<B: Backend> {
     bias: B::RelativeBias,
-    layers: Vec<Layer<B, C>>,
+    layers: Vec<Layer<B>>,
     norm: B::Norm,
 }
 
 #[derive(Debug)]
-struct Layer<B: Backend, C> {
+struct Layer<B: Backend> {
     norm: B::Norm,
     qkv: B::Linear,
     output: B::Linear,
-    cross: C,
+    /// What a decoder has between self-attention and feed-forward.
+    cross: Option<CrossAttention<B>>,
     feed_forward: FeedForward<B>,
 }
 
@@ -52,7 +53,7 @@ struct FeedForward<B: Backend> {
     output: B::Linear,
 }
 
-impl<B: Backend, C> Stack<B, C> {
+impl<B: Backend> Stack<B> {
     /// The norm after the layers before number `layer`.
     fn norm(&self, layer: usize) -> &B::Norm {
         let layer = self.layers.get(layer);
@@ -61,39 +62,41 @@ impl<B: Backend, C> Stack<B, C> {
 }
 
 impl<B: Backend> T5<B> {
-    fn feed_forward(&self, layer: &FeedForward<B>, next: &B::Norm, forward: &mut dyn Forward<B>) {
-        forward.activate(&layer.input, self.activation);
-        forward.add_inner(&layer.output, next);
-    }
-
-    /// Keys and values of every decoder layer's cross-attention, from the encoder's last norm.
-    fn read_source(&self, forward: &mut dyn Forward<B>) {
-        for (i, layer) in self.decoder.layers.iter().enumerate() {
-            forward.project_source(&layer.cross.keys_values, i);
+    /// Takes tokens through a stack: as far as its last norm, or as the keys and values of all its
+    /// layers.
+    fn run(&self, stack: &Stack<B>, forward: &mut dyn Forward<B>, whole: bool) {
+        forward.embed(&self.embedding, stack.norm(0));
+        for (i, layer) in stack.layers.iter().enumerate() {
+            let feed_forward = &layer.feed_forward;
+            // An encoder keeps those of one layer.
+            let at = if layer.cross.is_some() { i } else { 0 };
+            forward.enter(i);
+            forward.project(&layer.qkv, None, at);
+            if !whole && i + 1 == stack.layers.len() {
+                return;
+            }
+            let (window, bias) = (None, Some(&stack.bias));
+            forward.attend(AttentionSpan { window, bias }, at);
+            if let Some(cross) = &layer.cross {
+                forward.add_attended(&layer.output, &cross.norm);
+                forward.project_queries(&cross.queries);
+                forward.attend_source(i);
+                forward.add_attended(&cross.output, &feed_forward.norm);
+            } else {
+                forward.add_attended(&layer.output, &feed_forward.norm);
+            }
+            forward.activate(&feed_forward.input, self.activation);
+            forward.add_inner(&feed_forward.output, stack.norm(i + 1));
         }
     }
 }
 
 impl<B: Backend> Layers<B> for T5<B> {
     fn decode(&self, forward: &mut dyn Forward<B>, logits: bool) {
-        let decoder = &self.decoder;
-        forward.embed(&self.embedding, decoder.norm(0));
-        for (i, layer) in decoder.layers.iter().enumerate() {
-            let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
-            forward.enter(i);
-            forward.project(&layer.qkv, QkTransform::None, i);
-            if !logits && i + 1 == decoder.layers.len() {
-                // All keys and values are there.
-                return;
-            }
-            forward.attend(AttentionSpan::Biased(&decoder.bias), i);
-            forward.add_attended(&layer.output, &cross.norm);
-            forward.project_queries(&cross.queries);
-            forward.attend_source(i);
-            forward.add_attended(&cross.output, &feed_forward.norm);
-            self.feed_forward(feed_forward, decoder.norm(i + 1), forward);
+        self.run(&self.decoder, forward, logits);
+        if logits {
+            forward.logits(&self.head, self.scale);
         }
-        forward.logits(&self.head, self.scale);
     }
 
     fn vocabulary(&self) -> Vocabulary<'_, B> {
@@ -109,20 +112,17 @@ impl<B: Backend> Layers<B> for T5<B> {
     }
 
     fn encode(&self, forward: &mut dyn Forward<B>) {
-        let encoder = &self.encoder;
-        forward.embed(&self.embedding, encoder.norm(0));
-        for (i, layer) in encoder.layers.iter().enumerate() {
-            forward.project(&layer.qkv, QkTransform::None, 0);
-            forward.attend(AttentionSpan::Biased(&encoder.bias), 0);
-            forward.add_attended(&layer.output, &layer.feed_forward.norm);
-            self.feed_forward(&layer.feed_forward, encoder.norm(i + 1), forward);
+        self.run(&self.encoder, forward, true);
+        let cross = self.decoder.layers.iter().flat_map(|layer| &layer.cross);
+        for (i, cross) in cross.enumerate() {
+            forward.project_source(&cross.keys_values, i);
         }
-        self.read_source(forward);
     }
 }
 
-impl Describe for T5Config {
-    fn info(&self) -> ModelInfo {
+impl T5Config {
+    /// What follows from the settings.
+    pub(crate) fn info(&self) -> ModelInfo {
         ModelInfo {
             architecture: Architecture::EncoderDecoder,
             vocab_size: self.vocab_size,
@@ -141,48 +141,42 @@ impl Describe for T5Config {
         }
     }
 
-    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
-        let embedding_name = embedding_name(loader);
+    /// Loads the layers.
+    pub(crate) fn layers<B: Backend>(
+        &self,
+        loader: &mut Loader<'_, B>,
+    ) -> Result<Box<dyn Layers<B>>> {
+        // Some files have the embedding of both stacks under the name of one stack only.
+        let places = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
+        let found = places.into_iter().find(|place| loader.has(place));
+        let embedding_name = found.unwrap_or(places[0]);
         // transformers 5 calls all embeddings tied, and keeps heads that are not.
         let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
         let tied = self.tie_word_embeddings && !own_head;
         let embedding = loader.table(embedding_name, tied)?;
-        let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
-        let cross = |loader: &mut dyn Loader<B>, at: &str| self.cross(loader, at);
-        let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
+        let encoder = self.stack(loader, "encoder", self.num_layers)?;
+        let decoder = self.stack(loader, "decoder", self.decoder_layers())?;
         let head = (if tied {
             loader.head(embedding_name, Some(&embedding))
         } else {
             loader.head("lm_head", None)
         })?;
         Ok(Box::new(T5 {
-            activation: self.feed_forward_proj.activation(),
+            activation: self.feed_forward_proj.activation,
             embedding,
             encoder,
             decoder,
             head,
-            scale: self
-                .scales_outputs()
-                .then(|| (self.d_model as f64).powf(-0.5)),
+            scale: self.output_scale(),
         }))
     }
-}
 
-/// Where the embedding of both stacks lies; some files have it under the name of one stack only.
-fn embedding_name<B: Backend>(loader: &dyn Loader<B>) -> &'static str {
-    let places = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
-    let found = places.into_iter().find(|place| loader.has(place));
-    found.unwrap_or(places[0])
-}
-
-impl T5Config {
-    fn stack<B: Backend, C>(
+    fn stack<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         name: &str,
         layers: usize,
-        cross: impl Fn(&mut dyn Loader<B>, &str) -> Result<C>,
-    ) -> Result<Stack<B, C>> {
+    ) -> Result<Stack<B>> {
         // Cross-attention comes between self-attention and feed-forward; only decoders have it.
         let last = if name == "encoder" { 1 } else { 2 };
         let layer = |i| {
@@ -192,7 +186,10 @@ impl T5Config {
                 norm: loader.norm(&format!("{at}.0.layer_norm"))?,
                 qkv: self.heads(loader, &attention, &["q", "k", "v"])?,
                 output: self.output(loader, &attention)?,
-                cross: cross(loader, &format!("{at}.1"))?,
+                cross: match last {
+                    1 => None,
+                    _ => Some(self.cross(loader, &format!("{at}.1"))?),
+                },
                 feed_forward: self.feed_forward(loader, &format!("{at}.{last}"))?,
             })
         };
@@ -206,23 +203,23 @@ impl T5Config {
     /// Linear maps to heads, side by side.
     fn heads<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         at: &str,
         parts: &[&str],
     ) -> Result<B::Linear> {
         let parts = parts
             .iter()
             .map(|part| (format!("{at}.{part}"), self.inner()));
-        loader.linear(LinearSpec::new(self.d_model, &parts.collect::<Vec<_>>()))
+        loader.linear(LinearSpec::new(self.d_model, parts.collect::<Vec<_>>()))
     }
 
     /// The linear map of what attention gave.
-    fn output<B: Backend>(&self, loader: &mut dyn Loader<B>, at: &str) -> Result<B::Linear> {
+    fn output<B: Backend>(&self, loader: &mut Loader<'_, B>, at: &str) -> Result<B::Linear> {
         let parts = [(format!("{at}.o"), self.d_model)];
-        loader.linear(LinearSpec::new(self.inner(), &parts))
+        loader.linear(LinearSpec::new(self.inner(), parts))
     }
 
-    fn cross<B: Backend>(&self, loader: &mut dyn Loader<B>, at: &str) -> Result<CrossAttention<B>> {
+    fn cross<B: Backend>(&self, loader: &mut Loader<'_, B>, at: &str) -> Result<CrossAttention<B>> {
         let attention = format!("{at}.EncDecAttention");
         Ok(CrossAttention {
             norm: loader.norm(&format!("{at}.layer_norm"))?,
@@ -234,25 +231,26 @@ impl T5Config {
 
     fn feed_forward<B: Backend>(
         &self,
-        loader: &mut dyn Loader<B>,
+        loader: &mut Loader<'_, B>,
         at: &str,
     ) -> Result<FeedForward<B>> {
         let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
-        let input = if self.feed_forward_proj.is_gated() {
-            let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
-            loader.linear(LinearSpec::new(self.d_model, &parts).gated())
-        } else {
-            loader.linear(LinearSpec::new(self.d_model, &[dense("wi", self.d_ff)]))
-        }?;
+        let gated = self.feed_forward_proj.gated;
+        let parts: &[&str] = if gated { &["wi_0", "wi_1"] } else { &["wi"] };
+        let parts: Vec<_> = parts.iter().map(|part| dense(part, self.d_ff)).collect();
+        let input = LinearSpec {
+            gated,
+            ..LinearSpec::new(self.d_model, parts)
+        };
         Ok(FeedForward {
             norm: loader.norm(&format!("{at}.layer_norm"))?,
-            input,
-            output: loader.linear(LinearSpec::new(self.d_ff, &[dense("wo", self.d_model)]))?,
+            input: loader.linear(input)?,
+            output: loader.linear(LinearSpec::new(self.d_ff, [dense("wo", self.d_model)]))?,
         })
     }
 
     /// The learned bias, the same in all layers of a stack, by distance instead of bucket.
-    fn bias<B: Backend>(&self, loader: &mut dyn Loader<B>, stack: &str) -> Result<B::RelativeBias> {
+    fn bias<B: Backend>(&self, loader: &mut Loader<'_, B>, stack: &str) -> Result<B::RelativeBias> {
         let (buckets, heads) = (self.relative_attention_num_buckets, self.num_heads);
         let name = format!("{stack}.block.0.layer.0.SelfAttention.relative_attention_bias");
         let learned = loader.on_host(&name, &[buckets, heads])?;
@@ -267,9 +265,8 @@ impl T5Config {
             .flat_map(|head| distances.clone().map(move |distance| (head, distance)))
             .map(|(head, distance)| of_distance(head, distance))
             .collect();
-        loader.relative_bias(BiasTable {
-            values: &values,
-            reach,
-        })
+        loader
+            .backend
+            .relative_bias(RelativeBias::new(&values, reach))
     }
 }

@@ -105,7 +105,7 @@ fn thousands_of_calls_on_threads_are_what_they_are_alone() {
 fn forwards_are_shared() {
     ends(|| {
         let (model, batcher) = (llama(), Batcher::default());
-        let texts = [0, 1, 2, 3, 4].map(|text| (text, batcher.join().into_running()));
+        let texts = [0, 1, 2, 3, 4].map(|text| (text, batcher.join().running()));
         thread::scope(|scope| {
             for (text, running) in texts {
                 let model = &model;
@@ -127,7 +127,7 @@ fn forwards_are_shared() {
 fn texts_meet_at_the_target() {
     ends(|| {
         let ([target, drafter], batcher) = (two_models(), Batcher::default());
-        let texts = [1, 2, 3].map(|drafted| (drafted, batcher.join().into_running()));
+        let texts = [1, 2, 3].map(|drafted| (drafted, batcher.join().running()));
         thread::scope(|scope| {
             for (drafted, running) in texts {
                 let (target, drafter) = (&target, &drafter);
@@ -151,7 +151,7 @@ fn texts_meet_at_the_target() {
 fn a_prompt_does_not_stop_the_others() {
     ends(|| {
         let (model, batcher) = (llama(), Batcher::default());
-        let [long, short] = [batcher.join().into_running(), batcher.join().into_running()];
+        let [long, short] = [batcher.join().running(), batcher.join().running()];
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut session = long.participant().session(&model);
@@ -175,9 +175,9 @@ fn a_prompt_does_not_stop_the_others() {
 fn whoever_leaves_or_waits_for_others_holds_up_nobody() {
     ends(|| {
         let (model, batcher) = (llama(), Batcher::default());
-        let stays = batcher.join().into_running();
-        let leaves = batcher.join().into_running();
-        let panics = batcher.join().into_running();
+        let stays = batcher.join().running();
+        let leaves = batcher.join().running();
+        let panics = batcher.join().running();
         let pauses = batcher.join();
         let (resume, paused) = mpsc::channel::<()>();
         let all_there = Barrier::new(4);
@@ -228,7 +228,7 @@ fn the_error_of_a_text_is_its_own() {
         });
         let (spoiled, sound) = (llama_of(2, poison), llama_of(2, None));
         let batcher = Batcher::default();
-        let texts = [false, true, false].map(|spoils| (spoils, batcher.join().into_running()));
+        let texts = [false, true, false].map(|spoils| (spoils, batcher.join().running()));
         thread::scope(|scope| {
             for (spoils, running) in texts {
                 let (spoiled, sound) = (&spoiled, &sound);
@@ -260,7 +260,7 @@ fn the_error_of_a_text_is_its_own() {
 fn each_text_has_its_own_source() {
     ends(|| {
         let (model, batcher) = (t5(), Batcher::default());
-        let texts = [1, 4, 9].map(|length| (length, batcher.join().into_running()));
+        let texts = [1, 4, 9].map(|length| (length, batcher.join().running()));
         thread::scope(|scope| {
             for (length, running) in texts {
                 let model = &model;

@@ -127,7 +127,7 @@ fn texts_together_are_what_they_are_alone_in_hundreds_of_rounds() {
 #[cfg(feature = "candle")]
 #[test]
 fn sessions_take_turns_with_candle() {
-    let device = cascade_models::parse_device("candle:cpu").unwrap();
+    let device = cascade_models::DeviceSpec::CandleCpu.open().unwrap();
     let folder = crate::common::demo::folder("demo-llama-small");
     let model = crate::common::demo::load_on(&folder, &device, DType::F32);
     assert!(!model.gathers());

@@ -22,15 +22,17 @@ fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens/gguf")
 }
 
-fn open(path: &Path) -> cascade_models::Result<LoadedModel> {
-    let options = LoadOptions {
+fn options(dtype: DType) -> LoadOptions {
+    LoadOptions {
+        dtype,
         progress: false,
         ..LoadOptions::default()
-    };
-    load(
-        &ModelSource::parse(path.to_str().unwrap()).unwrap(),
-        &options,
-    )
+    }
+}
+
+fn open(path: &Path) -> cascade_models::Result<LoadedModel> {
+    let source = ModelSource::parse(path.to_str().unwrap()).unwrap();
+    load(&source, &options(DType::F32))
 }
 
 /// A model and what others computed with it.
@@ -130,13 +132,8 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
         ("mistral-f16", 0.6),
     ] {
         let load_as = |dtype| {
-            let options = LoadOptions {
-                dtype,
-                progress: false,
-                ..LoadOptions::default()
-            };
             let source = ModelSource::File(goldens().join(format!("{name}.gguf")));
-            load(&source, &options).unwrap()
+            load(&source, &options(dtype)).unwrap()
         };
         let golden = Golden {
             model: load_as(DType::Stored),
@@ -310,9 +307,8 @@ fn a_folder_of_gguf_files_is_told_apart() {
 #[test]
 fn another_tokenizer_may_be_given() {
     let options = LoadOptions {
-        progress: false,
         tokenizer: Some(ModelSource::File(goldens().join("vocabulary-llama.gguf"))),
-        ..LoadOptions::default()
+        ..options(DType::F32)
     };
     let source = ModelSource::File(goldens().join("mistral-f16.gguf"));
     let model = load(&source, &options).unwrap();
@@ -322,10 +318,8 @@ fn another_tokenizer_may_be_given() {
 /// What a model says of a few tokens.
 fn says(source: &ModelSource, dtype: DType, cache_dtype: Option<CacheType>) -> Vec<f32> {
     let options = LoadOptions {
-        dtype,
         cache_dtype,
-        progress: false,
-        ..LoadOptions::default()
+        ..options(dtype)
     };
     let mut session = load(source, &options).unwrap().session();
     if session.info().architecture == Architecture::EncoderDecoder {
@@ -772,12 +766,7 @@ fn weights_that_are_not_numbers_are_refused_whatever_they_are_packed_as() {
             damaged[at..at + infinity.len()].copy_from_slice(&infinity);
             fs::write(&path, damaged).unwrap();
             for dtype in [DType::Stored, DType::F32, DType::Q8_0] {
-                let options = LoadOptions {
-                    dtype,
-                    progress: false,
-                    ..LoadOptions::default()
-                };
-                let loaded = load(&ModelSource::File(path.clone()), &options);
+                let loaded = load(&ModelSource::File(path.clone()), &options(dtype));
                 let message = loaded.expect_err("a weight is not finite").to_string();
                 let whose = format!("damaged.gguf: tensor {tensor} has ");
                 assert!(

@@ -1,12 +1,11 @@
 //! Logits, hidden states and relative-position buckets against a reference implementation; see
 //! tests/goldens.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascade_core::{Matrix, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{relative_position_bucket, DType, Device, Model, Session};
+use cascade_models::{DType, Device, Model, Session};
 use serde_json::{json, Value};
 
 use crate::common::goldens::{goldens, Golden};
@@ -210,7 +209,7 @@ fn every_configuration_gives_the_logits_of_transformers() {
 #[test]
 fn candle_gives_the_logits_of_transformers() {
     const CLOSE: f32 = 2e-5;
-    let device = cascade_models::parse_device("candle:cpu").unwrap();
+    let device = cascade_models::DeviceSpec::CandleCpu.open().unwrap();
     for (name, _) in MODELS {
         for config in configs(name) {
             let loaded = load_on(&device, name, config);
@@ -287,32 +286,4 @@ fn configurations_that_transformers_5_saved_give_the_same_logits() {
         config["scale_decoder_outputs"] = json!(true);
         config
     });
-}
-
-#[derive(serde::Deserialize)]
-struct Buckets {
-    num_buckets: usize,
-    max_distance: usize,
-    relative_positions: Vec<i64>,
-    buckets: Vec<u32>,
-}
-
-#[test]
-fn buckets_of_all_distances() {
-    let json = std::fs::read_to_string(goldens().join("buckets.json")).unwrap();
-    let tables: HashMap<String, Vec<Buckets>> = serde_json::from_str(&json).unwrap();
-    for (direction, tables) in tables {
-        for table in tables {
-            assert_eq!(table.relative_positions.len(), table.buckets.len());
-            for (&relative, &bucket) in table.relative_positions.iter().zip(&table.buckets) {
-                let found = relative_position_bucket(
-                    relative,
-                    direction == "bidirectional",
-                    table.num_buckets,
-                    table.max_distance,
-                );
-                assert_eq!(found, bucket, "{direction}, {relative}");
-            }
-        }
-    }
 }

@@ -363,14 +363,7 @@ fn a_head_whose_states_overflow_says_nothing() {
     let golden = golden("eagle").1;
     let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
     for (scale, levelled) in [(1e3, false), (1e36, true)] {
-        let copy = TempDir::new().unwrap();
-        for name in ["config.json", "model.safetensors"] {
-            fs::copy(
-                goldens().join("heads/eagle").join(name),
-                copy.path().join(name),
-            )
-            .unwrap();
-        }
+        let copy = copy_of("eagle");
         edit(copy.path(), |all| {
             let larger = (&all["fc.weight"] * scale).unwrap();
             all.insert("fc.weight".into(), larger);
@@ -389,21 +382,19 @@ fn a_head_whose_states_overflow_says_nothing() {
     }
 }
 
-/// The message with which a copy of a head is refused after `damage`.
-fn refusal(damage: impl FnOnce(&Path)) -> Error {
-    refusal_of("eagle", damage)
-}
-
-fn refusal_of(name: &str, damage: impl FnOnce(&Path)) -> Error {
+fn copy_of(name: &str) -> TempDir {
     let copy = TempDir::new().unwrap();
     for file in fs::read_dir(goldens().join("heads").join(name)).unwrap() {
         let file = file.unwrap();
-        fs::write(
-            copy.path().join(file.file_name()),
-            fs::read(file.path()).unwrap(),
-        )
-        .unwrap();
+        let bytes = fs::read(file.path()).unwrap();
+        fs::write(copy.path().join(file.file_name()), bytes).unwrap();
     }
+    copy
+}
+
+/// The error with which a copy of a head is refused after `damage`.
+fn refusal_of(name: &str, damage: impl FnOnce(&Path)) -> Error {
+    let copy = copy_of(name);
     damage(copy.path());
     load(copy.path(), &target(), DType::F32).expect_err("the head is damaged")
 }
@@ -425,8 +416,13 @@ fn edit(folder: &Path, edit: impl FnOnce(&mut HashMap<String, Tensor>)) {
 
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
-    let rows = |rows: usize, columns: usize| {
-        Tensor::zeros((rows, columns), candle_core::DType::F32, &CandleDevice::Cpu).unwrap()
+    // Takes a tensor out, or puts one of zeros in its place.
+    let put = |at: &Path, name: &str, shape: Option<(usize, usize)>| {
+        let zeros = |shape| Tensor::zeros(shape, candle_core::DType::F32, &CandleDevice::Cpu);
+        edit(at, |all| {
+            all.remove(name);
+            all.extend(shape.map(|shape| (name.to_owned(), zeros(shape).unwrap())));
+        });
     };
     let cases: [(Damage<'_>, &[&str]); 9] = [
         (
@@ -446,61 +442,31 @@ fn what_does_not_fit_is_refused_by_name() {
             &["logits_scaling"],
         ),
         (&|at| set(at, "qkv_bias", true.into()), &["q_proj.bias"]),
+        (&|at| put(at, "fc.bias", None), &["fc.bias"]),
+        (&|at| put(at, "fc.weight", None), &["no fc.weight"]),
         (
-            &|at| {
-                edit(at, |all| {
-                    all.remove("fc.bias");
-                })
-            },
-            &["fc.bias"],
-        ),
-        (
-            &|at| {
-                edit(at, |all| {
-                    all.remove("fc.weight");
-                })
-            },
-            &["no fc.weight"],
-        ),
-        (
-            &|at| {
-                edit(at, |all| {
-                    all.insert("layers.0.input_layernorm.weight".into(), rows(1, 36));
-                })
-            },
+            &|at| put(at, "layers.0.input_layernorm.weight", Some((1, 36))),
             &["1 tensor(s)", "layers.0.input_layernorm.weight"],
         ),
         (
-            &|at| {
-                edit(at, |all| {
-                    all.insert("fc.weight".into(), rows(36, 36));
-                })
-            },
+            &|at| put(at, "fc.weight", Some((36, 36))),
             &["fc.weight", "[36, 36]", "[36, 72]"],
         ),
     ];
     for (damage, parts) in cases {
-        let message = refusal(damage).to_string();
+        let message = refusal_of("eagle", damage).to_string();
         for part in parts {
             assert!(message.contains(part), "\"{part}\" is not in:\n{message}");
         }
     }
-    let warned = {
-        let copy = TempDir::new().unwrap();
-        for name in ["config.json", "model.safetensors"] {
-            fs::copy(
-                goldens().join("heads/eagle").join(name),
-                copy.path().join(name),
-            )
-            .unwrap();
-        }
-        set(copy.path(), "of_mine", 3.into());
-        load(copy.path(), &target(), DType::F32)
-            .unwrap()
-            .warnings()
-            .to_vec()
-    };
-    assert!(warned[0].contains("of_mine"), "{warned:?}");
+    let copy = copy_of("eagle");
+    set(copy.path(), "of_mine", 3.into());
+    let head = load(copy.path(), &target(), DType::F32).unwrap();
+    assert!(
+        head.warnings()[0].contains("of_mine"),
+        "{:?}",
+        head.warnings()
+    );
 }
 
 #[test]

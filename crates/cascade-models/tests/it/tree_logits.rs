@@ -226,7 +226,7 @@ fn of_every_family() {
 #[cfg(feature = "candle")]
 #[test]
 fn with_candle() {
-    let device = cascade_models::parse_device("candle:cpu").unwrap();
+    let device = cascade_models::DeviceSpec::CandleCpu.open().unwrap();
     for (name, seed) in ["demo-t5-small", "demo-llama-small"].into_iter().zip(60..) {
         let model = demo::load_on(&demo::folder(name), &device, DType::F32);
         compare_rows(&model, seed, 5, 20, Rows::Close);
@@ -241,7 +241,7 @@ fn with_candle() {
 #[cfg(feature = "candle")]
 #[test]
 fn with_candle_in_all_types() {
-    let device = cascade_models::parse_device("candle:cpu").unwrap();
+    let device = cascade_models::DeviceSpec::CandleCpu.open().unwrap();
     let mut tree = TokenTree::chain([40, 41, 42]);
     tree.push(43, Some(0));
     let types = [
@@ -303,7 +303,7 @@ fn of_every_family_in_all_types() {
         let on_cpu = |dtype| logits(&decoder_on(&Device::Cpu, &config, dtype), &tree);
         let expected = on_cpu(DType::F32);
         let mut others = vec![(on_cpu(DType::BF16), 0.15), (on_cpu(DType::F16), 0.02)];
-        if let Ok(candle) = cascade_models::parse_device("candle:cpu") {
+        if let Ok(candle) = cascade_models::DeviceSpec::CandleCpu.open() {
             let model = decoder_on(&candle, &config, DType::F32);
             others.push((logits(&model, &tree), 2e-5));
         }

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use cascade_models::{BatchForward, Batcher, Model};
+use cascade_core::SharedForward;
+use cascade_models::{Batcher, Model};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
 use prometheus_client::registry::Registry;
@@ -33,7 +34,7 @@ impl Forwards {
     /// What gathers the calls of all answers, and counts the forwards that it computes.
     pub(crate) fn batcher(&self) -> Batcher {
         let forwards = self.clone();
-        Batcher::with_observer(move |forward| forwards.observe(&forward))
+        Batcher::with_observer(move |model, forward| forwards.observe(model, forward))
     }
 
     /// Counts from now on, with the forwards of `target` apart from those of drafters.
@@ -43,9 +44,9 @@ impl Forwards {
         all.into_iter().for_each(Histograms::clear);
     }
 
-    fn observe(&self, forward: &BatchForward<'_>) {
+    fn observe(&self, model: &Arc<Model>, forward: &SharedForward) {
         let target = self.target.get();
-        let role = if target.is_some_and(|target| target.as_ptr() == Arc::as_ptr(forward.model)) {
+        let role = if target.is_some_and(|target| target.as_ptr() == Arc::as_ptr(model)) {
             "target"
         } else {
             "drafter"

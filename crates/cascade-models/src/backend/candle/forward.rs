@@ -1,22 +1,15 @@
 //! Rows of one text on their way through the layers, in candle's tensors.
 
 use candle_core::{DType, Device, Error, Result, Tensor, D};
-use cascade_core::{HiddenLayer, HiddenLayers};
+use cascade_core::HiddenLayer;
 
 use super::cache::CandleCache;
 use super::weights::{Linear, Matrix, Norm, Rotary};
 use super::Candle;
 use crate::backend::host::{HostRows, PerWindow};
+use crate::backend::network::Wanted;
 use crate::backend::{Activation, AttentionSpan, Forward, QkTransform};
 use crate::info::Heads;
-
-/// What is read of the rows of a forward, from the last one.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Wanted {
-    pub(super) logits: usize,
-    pub(super) hidden: HiddenLayers,
-    pub(super) hidden_rows: usize,
-}
 
 /// Logits and hidden states of the wanted rows, row-major, on the host.
 #[derive(Debug, Default)]
@@ -169,21 +162,21 @@ impl<'a> CandleForward<'a> {
     /// `[heads, rows, keys]`.
     fn bias(&self, span: &AttentionSpan<'_, Candle>) -> Result<Option<Tensor>> {
         let count = self.count()?;
-        if let AttentionSpan::Biased(bias) = span {
+        if let Some(bias) = span.bias {
             let entries = self.rows.entries(&bias.entries).into_iter();
             let entries: Vec<u32> = entries.map(|entry| entry as u32).collect();
             let entries = Tensor::new(&entries[..], self.device)?;
             let values = bias.values.index_select(&entries, 1)?;
             return values.reshape((values.dim(0)?, count, ())).map(Some);
         }
-        let Some(table) = self.rows.mask(span.window()) else {
+        let Some(table) = self.rows.mask(span.window) else {
             return Ok(None);
         };
         let (keys, past) = (self.rows.keys(), self.rows.past());
         let mask = |table: Vec<f32>, keys| {
             Tensor::from_vec(table, (count, keys), self.device)?.to_dtype(self.dtype)
         };
-        if span.window().is_some() {
+        if span.window.is_some() {
             return mask(table, keys).map(Some);
         }
         // All rows see what the cache holds, so that need not be copied to the device.
@@ -266,19 +259,22 @@ impl Forward<Candle> for CandleForward<'_> {
         self.try_to(|this| this.keep_hidden(HiddenLayer::Entering(layer)));
     }
 
-    fn project(&mut self, linear: &Linear, transform: QkTransform<'_, Candle>, layer: usize) {
-        let (norms, rotary) = match transform {
-            QkTransform::None => (None, None),
-            QkTransform::Rotated(rotary) => (None, Some(rotary)),
-            QkTransform::NormedAndRotated(norms, rotary) => (Some(norms), Some(rotary)),
-        };
+    fn project(
+        &mut self,
+        linear: &Linear,
+        transform: Option<QkTransform<'_, Candle>>,
+        layer: usize,
+    ) {
+        let transform = transform.as_ref();
+        let norms = transform.and_then(|transform| transform.norms);
+        let rotary = transform.map(|transform| transform.rotary);
         self.try_to(|this| {
             let Heads { queries, kv, .. } = this.heads;
             let features = linear.forward(&this.normed)?;
             let heads = this.by_head(&features, 0..queries)?;
-            this.queries = this.transformed(heads, norms.map(|norms| &norms.queries), rotary)?;
+            this.queries = this.transformed(heads, norms.map(|norms| &norms[0]), rotary)?;
             let keys = this.by_head(&features, queries..queries + kv)?;
-            let keys = this.transformed(keys, norms.map(|norms| &norms.keys), rotary)?;
+            let keys = this.transformed(keys, norms.map(|norms| &norms[1]), rotary)?;
             let values = this.by_head(&features, queries + kv..queries + 2 * kv)?;
             this.cache.write(layer, &keys, &values)
         });
@@ -305,7 +301,7 @@ impl Forward<Candle> for CandleForward<'_> {
     fn attend(&mut self, span: AttentionSpan<'_, Candle>, layer: usize) {
         self.try_to(|this| {
             let mut biases = std::mem::take(&mut this.biases);
-            let bias = biases.try_of(span.window(), || this.bias(&span))?;
+            let bias = biases.try_of(span.window, || this.bias(&span))?;
             let keys_values = this.cache.read(layer, this.cache.len() + this.count()?)?;
             this.attended = this.attention(&keys_values, bias.as_ref())?;
             this.biases = biases;

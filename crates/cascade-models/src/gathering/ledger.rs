@@ -1,6 +1,11 @@
 //! What the rows of a text cost in forwards that it shares.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use cascade_core::SharedForward;
+
+use crate::Model;
 
 /// How much of earlier forwards counts after one.
 const KEEP: f64 = 0.99;
@@ -9,10 +14,39 @@ const KEEP: f64 = 0.99;
 const PRIOR: f64 = 0.02;
 const PRIOR_WEIGHT: f64 = 4.0;
 
+/// Divides the time of forwards among those who have rows in them: what a row costs, of each model
+/// there is.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Vec<(Weak<Model>, RowPrice)>);
+
+impl Ledger {
+    /// What each text pays of a forward of a model, by the rows that each had in it.
+    pub(super) fn divide(
+        &mut self,
+        model: &Arc<Model>,
+        forward: &SharedForward,
+        rows: &[usize],
+    ) -> Vec<Duration> {
+        self.0.retain(|(model, _)| model.strong_count() > 0);
+        let mut known = self.0.iter();
+        let known = known
+            .position(|(known, _)| known.as_ptr() == Arc::as_ptr(model))
+            .unwrap_or_else(|| {
+                self.0.push((Arc::downgrade(model), RowPrice::default()));
+                self.0.len() - 1
+            });
+        let price = &mut self.0[known].1;
+        if !forward.reads_prompt {
+            price.learn(forward.rows, forward.time);
+        }
+        price.divide(forward.time, rows)
+    }
+}
+
 /// The price of a row: how much longer a forward of a model takes with one row more, about as many
 /// rows as lately, by least squares over the forwards of late that read no prompts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowPrice {
+struct RowPrice {
     forwards: f64,
     /// Means of rows and seconds.
     rows: f64,
@@ -40,7 +74,7 @@ impl Default for RowPrice {
 impl RowPrice {
     /// Learns what a forward took that read no prompt: rows of a prompt say little of what one
     /// more row of a draft costs.
-    pub(super) fn learn(&mut self, rows: usize, time: Duration) {
+    fn learn(&mut self, rows: usize, time: Duration) {
         if rows == 0 {
             return;
         }
@@ -60,7 +94,7 @@ impl RowPrice {
     /// Divides the time of a forward among its texts, by the rows of each. Each pays its rows at
     /// the price of a row, and all pay the rest of the forward in equal parts; those without a row
     /// pay nothing. The parts add up to the whole.
-    pub(super) fn divide(&self, time: Duration, rows: &[usize]) -> Vec<Duration> {
+    fn divide(&self, time: Duration, rows: &[usize]) -> Vec<Duration> {
         let all: usize = rows.iter().sum();
         let texts = rows.iter().filter(|&&rows| rows > 0).count();
         if texts == 0 {
