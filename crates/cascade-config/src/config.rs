@@ -377,12 +377,16 @@ impl Neural {
 
     /// A [head](cascade_models::Head) over `target`, whose tokenizer it has.
     pub fn head(source: ModelSource, target: &Self) -> Self {
-        let tokenizer = target.tokenizer.as_ref().unwrap_or(&target.source);
         Self {
-            tokenizer: Some(tokenizer.clone()),
+            tokenizer: Some(target.tokenizer_source().clone()),
             is_head: true,
             ..Self::new(source)
         }
+    }
+
+    /// Where its tokenizer is.
+    pub(crate) fn tokenizer_source(&self) -> &ModelSource {
+        self.tokenizer.as_ref().unwrap_or(&self.source)
     }
 
     /// What it computes in on a CPU or a GPU. If nothing is said, a GGUF file as it is

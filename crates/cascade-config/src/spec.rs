@@ -257,8 +257,7 @@ impl Neural {
     /// # Errors
     /// A tokenizer that is missing, or cannot be read.
     pub fn load_tokenizer(&self, options: &AssembleOptions) -> cascade_models::Result<Tokenizer> {
-        let source = self.tokenizer.as_ref().unwrap_or(&self.source);
-        let file = source.tokenizer(&options.hub, options.progress)?;
+        let file = self.tokenizer_source().tokenizer(&options.hub, options.progress)?;
         Ok(Tokenizer::load(&file)?)
     }
 }
