@@ -123,7 +123,11 @@ impl<K: DrafterKinds> Entry<K> {
             &mut self.device,
             &mut self.rule,
         ];
-        match MODEL_KEYS.iter().zip(slots).find(|(known, _)| **known == key) {
+        match MODEL_KEYS
+            .iter()
+            .zip(slots)
+            .find(|(known, _)| **known == key)
+        {
             Some((_, slot)) => once(slot, key, map).map(|()| true),
             None => Ok(false),
         }
@@ -209,9 +213,7 @@ impl<K: DrafterKinds> EntryVisitor<K> {
                 "the target always verifies strictly, or its answers would change; remove it: \
                  `lenience` at the top level loosens verification by the drafters"
             }
-            (true, "stop_rule") => {
-                "it ends the drafts of a drafter; give it to one of `drafters`"
-            }
+            (true, "stop_rule") => "it ends the drafts of a drafter; give it to one of `drafters`",
             (true, "branches") => "the target drafts nothing; give it to one of `drafters`",
             (false, "classifier") => "it is a stop rule: `stop_rule: { classifier: … }`",
             (false, "width") => "write it within the settings of the drafter",

@@ -257,7 +257,9 @@ impl Neural {
     /// # Errors
     /// A tokenizer that is missing, or cannot be read.
     pub fn load_tokenizer(&self, options: &AssembleOptions) -> cascade_models::Result<Tokenizer> {
-        let file = self.tokenizer_source().tokenizer(&options.hub, options.progress)?;
+        let file = self
+            .tokenizer_source()
+            .tokenizer(&options.hub, options.progress)?;
         Ok(Tokenizer::load(&file)?)
     }
 }

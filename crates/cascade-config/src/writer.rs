@@ -6,9 +6,7 @@ use cascade_engine::{Branching, Convention, Expand, Rule, DEFAULT_MAX_NODES};
 use cascade_ngram::Builtin;
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
-use crate::file::{
-    BranchesEntry, Entry, File, GenerationEntry, HeadSource, KEntry, TreeEntry,
-};
+use crate::file::{BranchesEntry, Entry, File, GenerationEntry, HeadSource, KEntry, TreeEntry};
 use crate::locator::{last_part, model_text};
 use crate::reader::Reader;
 use crate::stop_rule::StopRuleEntry;
@@ -60,7 +58,10 @@ impl<K> File<K> {
         let online = *schedule == ScheduleConfig::Online;
         Ok(Self {
             target: Entry::of_model(target)?,
-            drafters: drafters.iter().map(Entry::of_drafter).collect::<Result<_, _>>()?,
+            drafters: drafters
+                .iter()
+                .map(Entry::of_drafter)
+                .collect::<Result<_, _>>()?,
             k: k.map(|k| KEntry {
                 convention: Convention::Added,
                 matrix: k.rows().to_vec(),
