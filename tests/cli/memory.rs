@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::json;
 
 use crate::common::{cascade, error, program_of};
+use crate::line::assert_says;
 
 /// Limits in KiB, of which the greatest is enough for every command here.
 const LIMITS: std::ops::RangeInclusive<usize> = 60_000..=700_000;
@@ -163,9 +164,10 @@ fn models_that_are_too_large_are_refused_or_warned_of() {
     fs::write(&file, cascade_of).unwrap();
     let args = ["run", "--config", file.to_str().unwrap(), "hi"];
     let refused = error(&cascade(&args));
-    for part in ["can be had (", "`dtype: q8_0`", "--allow-memory-overcommit"] {
-        assert!(refused.contains(part), "`{part}` is missing in: {refused}");
-    }
+    assert_says(
+        &refused,
+        "can be had ( … `dtype: q8_0` … --allow-memory-overcommit",
+    );
     assert!(!refused.contains("dtype: bf16"), "{refused}");
     let output = cascade(&[&args[..], &["--allow-memory-overcommit"]].concat());
     let said = String::from_utf8(output.stderr).unwrap();

@@ -8,6 +8,7 @@ use serde_json::{json, Map, Value};
 use tempfile::TempDir;
 
 use crate::common::{cascade, error, project, stdout};
+use crate::line::line;
 
 /// Columns of the embedding.
 const SIZE: usize = 24;
@@ -343,15 +344,10 @@ fn added_tokens_may_be_called_otherwise_and_words_may_not() {
     vocabulary.insert("a".to_owned(), b);
     vocabulary.insert("b".to_owned(), a);
     let swapped = write_model(&pair.folder.path().join("swapped"), 304, 0.0, &json);
-    let message = error(&cascade(&[
-        "run",
-        "-m",
-        &pair.large,
-        "-d",
-        &swapped,
-        "--prompt",
-        "x",
-    ]));
+    let message = error(&line(
+        "run -m {} -d {} --prompt x",
+        &[&pair.large, &swapped],
+    ));
     assert!(
         message.contains("\"a\"") && message.contains("another vocabulary"),
         "{message}"

@@ -35,18 +35,10 @@ impl Config {
     /// # Errors
     /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with::<Builtin>(path)
-    }
-
-    /// Reads a file as [`open`](Self::open) does, with drafters of the kinds `K`.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with<K: DrafterKinds>(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let label = path.display().to_string();
         if let Some(text) = locator::config(&label)? {
-            return Self::parse_with::<K>(text, &label, "");
+            return Self::parse(text, &label, "");
         }
         let text = cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(|source| {
             Error::Unreadable {
@@ -54,7 +46,7 @@ impl Config {
                 source,
             }
         })?;
-        Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
+        Self::parse(&text, &label, path.parent().unwrap_or(Path::new("")))
     }
 
     /// Reads YAML. `label` names the configuration in messages, and paths that start with a dot are
@@ -289,14 +281,10 @@ impl Reader<'_> {
         let branches = entry.branches.take();
         let (model, head) = (entry.model.take(), entry.head.take());
         let model = match (model, head, entry.statistical.pop()) {
-            (None, Some(head), None) => {
-                self.check_network(key, stop_rule.as_ref(), "a head")?;
-                self.head(key, &head.0, entry, target)?
-            }
+            (None, Some(head), None) => self.head(key, &head.0, entry, target)?,
             (Some(model), None, None) => self.neural(key, ("model", &model), entry)?,
             (None, None, Some(config)) if entry.statistical.is_empty() => {
                 self.check_beside(key, &entry, branches.is_some())?;
-                self.check_network(key, stop_rule.as_ref(), "a statistical drafter")?;
                 return self.statistical(key, entry.name, config, stop_rule);
             }
             _ => return Err(self.no_kind::<K>(key)),
@@ -336,23 +324,6 @@ impl Reader<'_> {
             ));
         }
         Ok(())
-    }
-
-    /// Refuses a stop rule that reads hidden states of the drafter, which it does not compute.
-    fn check_network(
-        &self,
-        key: &str,
-        stop_rule: Option<&StopRuleConfig>,
-        drafter: &str,
-    ) -> Result<()> {
-        match stop_rule.and_then(StopRuleConfig::network) {
-            None => Ok(()),
-            Some(network) => Err(self.error(
-                &format!("{key}.stop_rule.{network}"),
-                format!("{drafter} computes nothing that a {network} could read"),
-                "take another stop rule, or none",
-            )),
-        }
     }
 
     fn statistical(

@@ -228,9 +228,8 @@ impl Draw {
 
     fn drafter(&mut self) -> Drafter {
         if self.0.random_bool(0.4) {
-            let drafter = self.statistical();
-            let rule = self.maybe(|draw| draw.stop_rule(false));
-            let drafter = drafter.with_stop_rule(rule);
+            let mut drafter = self.statistical();
+            *drafter.stop_rule_mut() = self.maybe(|draw| draw.stop_rule(false));
             return match self.maybe(Self::text) {
                 Some(name) => drafter.named(name),
                 None => drafter,
