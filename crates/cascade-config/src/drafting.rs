@@ -265,12 +265,12 @@ impl DrafterEntry<'_> {
 
     /// The error of a head without a target that it could read.
     fn no_target(&self, what: &str) -> Error {
-        Error::Entry {
-            file: self.config.label.clone(),
-            key: format!("{}.head", self.key),
-            problem: format!("a head reads hidden states of its target, and {what}"),
-            cure: "run the cascade with its own target, or take another drafter".to_owned(),
-        }
+        Error::entry(
+            &self.config.label,
+            format!("{}.head", self.key),
+            format!("a head reads hidden states of its target, and {what}"),
+            "run the cascade with its own target, or take another drafter",
+        )
     }
 
     /// The error of a stop rule whose network cannot be used.

@@ -177,11 +177,7 @@ impl Reader<'_> {
     /// The model that the text behind the key `own` of an entry names.
     fn neural<K>(&self, key: &str, (own, text): (&str, &str), entry: Entry<K>) -> Result<Neural> {
         let at = |own: &str| format!("{key}.{own}");
-        let wrong = |own: &str, source| Error::Model {
-            file: self.label.to_owned(),
-            key: at(own),
-            source: Box::new(source),
-        };
+        let wrong = |own: &str, source| Error::model(self.label, &at(own), source);
         let tokenizer = entry
             .tokenizer
             .map(|text| self.source(&at("tokenizer"), &text));
