@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::common::{cascade, error, program_of, project, stdout};
-use crate::line::{assert_says, line};
+use crate::line::{assert_says, line, words};
 
 /// Runs a program as [`cascade`] does, with a text on standard input.
 pub(crate) fn piped(args: &[&str], input: &str) -> Output {
@@ -85,15 +85,10 @@ fn models_need_no_configuration() {
     let paper = record(&["run", "-m", SMALL, "--max-gram", "One and"]);
     assert_eq!(names(&paper), ["demo-llama-small", "max-gram"]);
     assert_eq!(paper["token_ids"], alone["token_ids"]);
-    let three = [
-        "run",
-        "-m",
-        "embedded:demo-llama-target",
-        "-d",
-        "embedded:demo-llama-base",
-        "-d",
-        SMALL,
-    ];
+    let three = words(
+        "run -m embedded:demo-llama-target -d embedded:demo-llama-base -d {}",
+        &[SMALL],
+    );
     let tree = record(
         &[
             &three[..],
@@ -172,19 +167,11 @@ fn models_are_refused_with_a_cure() {
 
 #[test]
 fn config_init_prints_what_a_command_line_means() {
-    let args = [
-        "-m",
-        "embedded:demo-llama-target",
-        "-d",
-        SMALL,
-        "--max-gram",
-        "-k",
-        "3,4",
-        "--temperature",
-        "0.5",
-        "--stop",
-        "\n",
-    ];
+    let args = words(
+        "-m embedded:demo-llama-target -d {} --max-gram -k 3,4 --temperature 0.5 --stop \
+        {}",
+        &[SMALL, "\n"],
+    );
     let yaml = stdout(&cascade(&[&["config", "init"], &args[..]].concat()));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my.yaml");
@@ -282,16 +269,10 @@ fn a_models_chat_template_asks_with_its_own_special_tokens() {
     assert_eq!(rows(&double), rows(&asked) + 1);
 
     let by_file = path.clone() + "/tokenizer_config.json";
-    let same = record(&[
-        "run",
-        "-m",
-        &path,
-        "--template",
-        &by_file,
-        "--system",
-        "Be brief.",
-        "Hi",
-    ]);
+    let same = record(&words(
+        "run -m {} --template {} --system {} Hi",
+        &[&path, &by_file, "Be brief."],
+    ));
     assert_eq!(same["token_ids"], asked["token_ids"]);
     let jinja = path.clone() + "/other.jinja";
     fs::write(&jinja, "{{ bos_token }}other: {{ messages[0].content }}").unwrap();
@@ -317,14 +298,7 @@ fn messages_in_files_are_conversations() {
     .unwrap();
     let prompts = prompts.to_str().unwrap();
     let run = |more: &[&str]| {
-        let args = [
-            "run",
-            "--prompts",
-            prompts,
-            "--max-new-tokens",
-            "3",
-            "--json",
-        ];
+        let args = words("run --prompts {} --max-new-tokens 3 --json", &[prompts]);
         let text = stdout(&cascade(&[&args, more].concat()));
         let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
         records.collect::<Vec<Value>>()
@@ -493,14 +467,10 @@ fn templates_get_variables() {
 
 #[test]
 fn a_system_message_that_is_left_out_is_told() {
-    let args = [
-        "run",
-        "--config",
-        "embedded:demo-llama",
-        "--chat",
-        "2 + 3?",
-        "--json",
-    ];
+    let args = words(
+        "run --config embedded:demo-llama --chat {} --json",
+        &["2 + 3?"],
+    );
     let told = cascade(&[&args[..], &["--system", "Be brief."]].concat());
     let said = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(said.contains("no place for a system message"), "{said}");
@@ -535,16 +505,10 @@ fn a_templates_end_token_ends_an_answer() {
         let config =
             serde_json::json!({"chat_template": "{{ messages[0].content }}", "eos_token": end});
         let (_folder, path) = model(&[("tokenizer_config.json", &config.to_string())]);
-        let args = [
-            "run",
-            "-m",
-            &path,
-            "--chat",
-            "--compare",
-            "--max-new-tokens",
-            "6",
-            "--json",
-        ];
+        let args = words(
+            "run -m {} --chat --compare --max-new-tokens 6 --json",
+            &[&path],
+        );
         let output = cascade(&[&args[..], &["Question: Ruth has 3"]].concat());
         serde_json::from_str::<Value>(&stdout(&output)).unwrap()
     };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::common::{self, cascade, project, stdout};
+use crate::line::words;
 
 fn error(args: &[&str]) -> String {
     common::error(&cascade(args))
@@ -70,22 +71,8 @@ fn logits_of_two_engines_are_those_of_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
     let [ours, theirs] = ["cpu", "candle:cpu"].map(|device| -> Value {
         let file = folder.path().join(device.replace(':', "-"));
-        let shape = [
-            "bench",
-            "model",
-            "--shape",
-            "vicuna-68m",
-            "--random-weights",
-        ];
-        let sizes = [
-            "--rows",
-            "1",
-            "--contexts",
-            "24",
-            "--repeats",
-            "1",
-            "--json",
-        ];
+        let shape = words("bench model --shape vicuna-68m --random-weights", &[]);
+        let sizes = words("--rows 1 --contexts 24 --repeats 1 --json", &[]);
         let to = ["--device", device, "--logits", file.to_str().unwrap()];
         assert_eq!(
             object(&[&shape[..], &sizes, &to].concat())["device"],
@@ -138,16 +125,7 @@ fn a_model_by_rows_and_context() {
 #[test]
 fn a_shape_with_random_weights() {
     let shape = ["bench", "model", "--shape", "flan-t5-small"];
-    let sizes = [
-        "--rows",
-        "1",
-        "--contexts",
-        "4",
-        "--source",
-        "4",
-        "--repeats",
-        "1",
-    ];
+    let sizes = words("--rows 1 --contexts 4 --source 4 --repeats 1", &[]);
     let random = ["--random-weights"];
     let measured = object(&[&shape[..], &random, &sizes, &["--json"]].concat());
     assert_eq!(measured["model"], "flan-t5-small");
@@ -161,13 +139,10 @@ fn a_shape_with_random_weights() {
 #[test]
 fn a_bench_needs_one_model_and_explicit_random_weights() {
     assert!(error(&["bench", "model"]).contains("<MODEL|--shape <SHAPE>>"));
-    let both = [
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--shape",
-        "flan-t5-small",
-    ];
+    let both = words(
+        "bench model embedded:demo-t5-small --shape flan-t5-small",
+        &[],
+    );
     let message = error(&[&both[..], &["--random-weights"]].concat());
     assert!(message.contains("cannot be used with"), "{message}");
     let silent = error(&["bench", "model", "--shape", "flan-t5-small"]);
@@ -188,14 +163,10 @@ fn steps_of_both_families_with_their_own_targets() {
     for family in ["demo-t5", "demo-llama"] {
         let config = Statistical::new(family);
         let trace = project(&format!("traces/{family}-problems.jsonl"));
-        let args = [
-            "bench",
-            "step",
-            "--trace",
-            &trace,
-            "--config",
-            config.path(),
-        ];
+        let args = words(
+            "bench step --trace {} --config {}",
+            &[&trace, config.path()],
+        );
         let measured = object(&[&args[..], &["--limit", "2", "--json"]].concat());
         assert_eq!(measured["simulated"], true);
         assert_eq!(measured["records"], 2);
@@ -237,14 +208,10 @@ fn steps_of_both_families_with_their_own_targets() {
 fn steps_of_a_shape() {
     let config = Statistical::new("demo-t5");
     let trace = project("traces/demo-t5-problems.jsonl");
-    let args = [
-        "bench",
-        "step",
-        "--trace",
-        &trace,
-        "--config",
-        config.path(),
-    ];
+    let args = words(
+        "bench step --trace {} --config {}",
+        &[&trace, config.path()],
+    );
     let shape = |name| ["--shape", name, "--random-weights", "--limit", "1"];
     let table = stdout(&cascade(&[&args[..], &shape("flan-t5-small")].concat()));
     assert!(
@@ -332,17 +299,10 @@ fn a_drafter_that_is_not_there_is_simulated() {
 
 /// Costs of a tiny model, which tests measure in no time.
 fn saved(model: &str, file: &str) {
-    let args = [
-        "bench",
-        "model",
-        model,
-        "--contexts",
-        "16",
-        "--rows",
-        "1,2,4",
-        "--save",
-        file,
-    ];
+    let args = words(
+        "bench model {} --contexts 16 --rows 1,2,4 --save {}",
+        &[model, file],
+    );
     // A busy machine may keep two measurements from agreeing; that is said, with the numbers.
     for _ in 0..20 {
         let output = cascade(&args);
@@ -371,17 +331,10 @@ fn costs_are_saved_read_and_refused_for_anything_else() {
     assert_eq!(written["of"]["dtype"], "f32");
     assert_eq!(written["forwards"].as_array().unwrap().len(), 3);
     let run = |more: &[&str]| {
-        let args = [
-            "run",
-            "-m",
-            model,
-            "--max-gram",
-            "--device",
-            "cpu",
-            "--max-new-tokens",
-            "8",
-            "Tom has 3",
-        ];
+        let args = words(
+            "run -m {} --max-gram --device cpu --max-new-tokens 8 {}",
+            &[model, "Tom has 3"],
+        );
         cascade(&[&args[..], more].concat())
     };
     let plain = stdout(&run(&["--json", "--no-speculation"]));

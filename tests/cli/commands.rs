@@ -8,7 +8,7 @@ use cascade_eval::RandomSample;
 use serde_json::Value;
 
 use crate::common::{cascade, error, program_of, project, stdout};
-use crate::line::{assert_says, line};
+use crate::line::{assert_says, line, words};
 
 fn config(name: &str) -> String {
     project(&format!("configs/{name}"))
@@ -275,15 +275,10 @@ fn conversations_go_on_with_the_models_own_answers() {
     let data = excerpt("spec_bench.jsonl");
     let llama = config("demo-llama.yaml");
     let mut args = vec!["run", "--config", &llama, "--dataset", "spec-bench"];
-    args.extend([
-        "--data",
-        &data,
-        "--limit",
-        "2",
-        "--max-new-tokens",
-        "6",
-        "--json",
-    ]);
+    args.extend(words(
+        "--data {} --limit 2 --max-new-tokens 6 --json",
+        &[&data],
+    ));
     let vicuna = cascade(&[&args[..], &["--template", "vicuna", "--compare"]].concat());
     let records = records(&vicuna);
     let told: Vec<_> = records
@@ -495,17 +490,10 @@ fn samples_follow_their_seed() {
 #[test]
 fn samples_equal_plain_decoding_unless_their_rule_draws() {
     let compared = |rule: &[&str]| {
-        let run = [
-            "run",
-            "--limit",
-            "1",
-            "--max-new-tokens",
-            "24",
-            "--temperature",
-            "1",
-            "--compare",
-            "--json",
-        ];
+        let run = words(
+            "run --limit 1 --max-new-tokens 24 --temperature 1 --compare --json",
+            &[],
+        );
         let record = records(&cascade(&[&run[..], rule].concat())).swap_remove(0);
         assert!(record["speedup"].as_f64().unwrap() > 0.0);
         record.get("equal_to_plain").cloned()
@@ -518,14 +506,10 @@ fn samples_equal_plain_decoding_unless_their_rule_draws() {
 #[test]
 fn temperature_zero_is_greedy_and_bad_sampling_is_refused() {
     let run = |settings: &[&str]| {
-        let prompt = [
-            "run",
-            "--prompt",
-            "Question: 2 + 3?",
-            "--max-new-tokens",
-            "8",
-            "--json",
-        ];
+        let prompt = words(
+            "run --prompt {} --max-new-tokens 8 --json",
+            &["Question: 2 + 3?"],
+        );
         cascade(&[&prompt, settings].concat())
     };
     let ids = |output: &Output| records(output)[0]["token_ids"].clone();
@@ -597,15 +581,11 @@ fn inputs_without_an_end_are_refused() {
         &["run", "--config", "/dev/zero"],
         &["run", "--prompts", "/dev/zero"],
         &["bigram", "show", "/dev/zero"],
-        &[
-            "bigram",
-            "build",
-            "/dev/zero",
-            "--tokenizer",
-            "embedded:demo-t5-target",
-            "--out",
-            "table-of-nothing",
-        ],
+        &words(
+            "bigram build /dev/zero --tokenizer embedded:demo-t5-target --out \
+        table-of-nothing",
+            &[],
+        ),
     ] {
         let message = error(&cascade(args));
         assert!(message.contains("/dev/zero"), "{message}");
@@ -620,13 +600,10 @@ fn rows_that_no_memory_holds_are_refused() {
         &[],
     ));
     assert!(message.contains("4096 at most"), "{message}");
-    let args = [
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--contexts",
-        "999999999",
-    ];
+    let args = words(
+        "bench model embedded:demo-t5-small --contexts 999999999",
+        &[],
+    );
     let message = error(&cascade(&args));
     assert!(message.contains("131072 at most"), "{message}");
 }

@@ -4,14 +4,19 @@ use std::process::Output;
 
 use crate::common::cascade;
 
-/// Runs a command line, words between spaces, in which each `{}` is one of the values.
-pub(crate) fn line(text: &str, values: &[&str]) -> Output {
+/// The words of a command line, between spaces; each `{}` is one of the values.
+pub(crate) fn words<'t>(text: &'t str, values: &[&'t str]) -> Vec<&'t str> {
     let mut values = values.iter().copied();
     let words = text.split_whitespace().map(|word| match word {
         "{}" => values.next().unwrap(),
         word => word,
     });
-    cascade(&words.collect::<Vec<_>>())
+    words.collect()
+}
+
+/// Runs the command line that [`words`] makes.
+pub(crate) fn line(text: &str, values: &[&str]) -> Output {
+    cascade(&words(text, values))
 }
 
 /// Checks that a text has all parts of a list, between which is ` … `.
