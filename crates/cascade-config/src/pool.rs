@@ -232,19 +232,10 @@ impl ModelPool {
     /// # Errors
     /// A device that is not there.
     pub fn measured(&self, neural: &Neural) -> cascade_models::Result<Measured> {
-        let opened = self.device(neural)?;
-        let on_cpu = opened.device.is_cpu();
-        Ok(Measured {
-            model: neural.source.to_string(),
-            dtype: neural.dtype_on(!opened.device.is_gpu()).as_str().to_owned(),
-            cache_dtype: match neural.cache_dtype {
-                Some(cache) => cache.as_str().to_owned(),
-                None if on_cpu => CacheType::F32.as_str().to_owned(),
-                None => "default".to_owned(),
-            },
-            device: opened.spec.to_string(),
-            threads: if on_cpu { compute_threads() } else { 1 },
-        })
+        let device = self.device(neural)?.device;
+        let dtype = neural.dtype_on(!device.is_gpu());
+        let model = neural.source.to_string();
+        Ok(Measured::new(model, dtype, neural.cache_dtype, &device))
     }
 
     /// Costs of these models that were measured before, as far as there are files of them.
