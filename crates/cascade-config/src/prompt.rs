@@ -15,8 +15,7 @@ pub use error::PromptError;
 /// How a question becomes the text that a model is asked to continue.
 ///
 /// Greedy output depends on every byte of a prompt, spaces before a line's end included, so these
-/// are fixed: a template is never changed, only joined by another one. In the forms below, `\n` is
-/// a newline and ends of lines carry no space that is not shown.
+/// are fixed: a template is never changed, only joined by another one.
 ///
 /// The Vicuna templates put messages into the conversation of Vicuna v1.1, as FastChat's
 /// `vicuna_v1.1` does: `A chat between a curious user and an artificial intelligence assistant. The
