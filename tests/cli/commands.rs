@@ -41,7 +41,7 @@ fn runs_the_embedded_demo_without_arguments() {
     assert!(text.contains("[3/3]") && !text.contains('\u{1b}'), "{text}");
     let total = &text[text.find("total: ").unwrap()..];
     assert_says(
-        &total,
+        total,
         "of 3 answers right ( … at the length limit)\n36 tokens,  … tokens/s,  … \
          drafted accepted\ncalls: demo-t5-target ",
     );

@@ -284,8 +284,8 @@ fn take(places: &mut Places, residual: bool, layer: usize) -> Result<[Vec<f32>; 
 
 /// The residual layers; if only the first is there, it is all of them.
 fn layers(depth: usize, places: &mut Places) -> Result<Vec<Arc<HeadLayer>>, String> {
-    let residual = places.keys().filter(|place| place.residual);
-    let stored = residual.last().map_or(0, |last| last.layer + 1);
+    let mut residual = places.keys().filter(|place| place.residual);
+    let stored = residual.next_back().map_or(0, |last| last.layer + 1);
     let mut layers: Vec<Arc<HeadLayer>> = Vec::with_capacity(depth);
     for layer in 0..stored {
         let [weight, bias] = take(places, true, layer)?;
