@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::common::{cascade, error, program_of, project, stdout};
+use crate::line::{assert_says, line, words};
 
 /// Runs a program as [`cascade`] does, with a text on standard input.
 pub(crate) fn piped(args: &[&str], input: &str) -> Output {
@@ -84,15 +85,10 @@ fn models_need_no_configuration() {
     let paper = record(&["run", "-m", SMALL, "--max-gram", "One and"]);
     assert_eq!(names(&paper), ["demo-llama-small", "max-gram"]);
     assert_eq!(paper["token_ids"], alone["token_ids"]);
-    let three = [
-        "run",
-        "-m",
-        "embedded:demo-llama-target",
-        "-d",
-        "embedded:demo-llama-base",
-        "-d",
-        SMALL,
-    ];
+    let three = words(
+        "run -m embedded:demo-llama-target -d embedded:demo-llama-base -d {}",
+        &[SMALL],
+    );
     let tree = record(
         &[
             &three[..],
@@ -117,105 +113,76 @@ fn models_need_no_configuration() {
     ];
     assert_eq!(names(&three), expected);
     assert_eq!(three["equal_to_plain"], true);
-    let lossless = cascade(&[
-        "check-lossless",
-        "-m",
-        "embedded:demo-llama-base",
-        "-d",
-        SMALL,
-        "One and",
-        "--max-new-tokens",
-        "12",
-    ]);
+    let lossless = line(
+        "check-lossless -m embedded:demo-llama-base -d {} {} --max-new-tokens 12",
+        &[SMALL, "One and"],
+    );
     assert!(stdout(&lossless).contains("lossless"));
 }
 
 #[test]
 fn models_are_refused_with_a_cure() {
     let other = project("tests/lookalikes/double7/vicuna-68m");
-    for (args, parts) in [
+    for (text, values, parts) in [
+        ("run -m {}", &[SMALL][..], "no prompt … --prompts FILE"),
+        ("run -d {} x", &[SMALL], "--model"),
         (
-            &["run", "-m", SMALL][..],
-            &["no prompt", "--prompts FILE"][..],
-        ),
-        (&["run", "-d", SMALL, "x"], &["--model"]),
-        (
-            &["run", "-m", SMALL, "--config", "x.yaml", "x"],
-            &["cannot be used with"],
+            "run -m {} --config x.yaml x",
+            &[SMALL],
+            "cannot be used with",
         ),
         (
-            &["run", "-m", SMALL, "-k", "1,2", "x"],
-            &["-k", "1 drafter(s): max-gram-tree"],
+            "run -m {} -k 1,2 x",
+            &[SMALL],
+            "-k … 1 drafter(s): max-gram-tree",
         ),
         (
-            &["run", "-m", SMALL, "-d", &other, "x"],
-            &[
-                "vicuna-68m",
-                "demo-llama-small",
-                "token 3 is \"<0x00>\" in the drafter",
-                "models of one family",
-            ],
+            "run -m {} -d {} x",
+            &[SMALL, &other],
+            "vicuna-68m … demo-llama-small … token 3 is \"<0x00>\" in the drafter … \
+         models of one family",
         ),
         (
-            &["run", "-m", SMALL, "-d", "embedded:demo-t5-small", "x"],
-            &[
-                "demo-t5-small",
-                "demo-llama-small",
-                "cannot share a context",
-            ],
+            "run -m {} -d embedded:demo-t5-small x",
+            &[SMALL],
+            "demo-t5-small … demo-llama-small … cannot share a context",
         ),
         (
-            &["run", "-m", SMALL, "--ngram", "embedded:t5", "x"],
-            &["embedded:t5", "tokenizer"],
+            "run -m {} --ngram embedded:t5 x",
+            &[SMALL],
+            "embedded:t5 … tokenizer",
         ),
+        ("run -m {} --ngram /nowhere x", &[SMALL], "/nowhere"),
+        ("run -m {} --lenience 0.5 x", &[SMALL], "0.5"),
+        ("run -m {} --dtype int8 x", &[SMALL], "f32, f16 or bf16"),
         (
-            &["run", "-m", SMALL, "--ngram", "/nowhere", "x"],
-            &["/nowhere"],
-        ),
-        (&["run", "-m", SMALL, "--lenience", "0.5", "x"], &["0.5"]),
-        (
-            &["run", "-m", SMALL, "--dtype", "int8", "x"],
-            &["f32, f16 or bf16"],
-        ),
-        (
-            &["run", "-m", "demo-llama-small", "x"],
-            &["embedded:demo-llama-small"],
+            "run -m demo-llama-small x",
+            &[],
+            "embedded:demo-llama-small",
         ),
     ] {
-        let message = error(&cascade(args));
-        for part in parts {
-            assert!(message.contains(part), "`{part}` is missing in\n{message}");
-        }
+        assert_says(&error(&line(text, values)), parts);
     }
 }
 
 #[test]
 fn config_init_prints_what_a_command_line_means() {
-    let args = [
-        "-m",
-        "embedded:demo-llama-target",
-        "-d",
-        SMALL,
-        "--max-gram",
-        "-k",
-        "3,4",
-        "--temperature",
-        "0.5",
-        "--stop",
-        "\n",
-    ];
+    let args = words(
+        "-m embedded:demo-llama-target -d {} --max-gram -k 3,4 --temperature 0.5 --stop \
+        {}",
+        &[SMALL, "\n"],
+    );
     let yaml = stdout(&cascade(&[&["config", "init"], &args[..]].concat()));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my.yaml");
     fs::write(&path, &yaml).unwrap();
     let path = path.to_str().unwrap();
     let described = stdout(&cascade(&["config", "check", path]));
-    for part in [
-        "demo-llama-target reviews 3 from demo-llama-small, then 4 from max-gram",
-        "sampled at temperature 0.5",
-    ] {
-        assert!(described.contains(part), "{described}\n{yaml}");
-    }
+    assert_says(
+        &described,
+        "demo-llama-target reviews 3 from demo-llama-small, then 4 from max-gram … \
+         sampled at temperature 0.5",
+    );
     let seeded = |first: &[&str]| {
         record(&[first, &["--prompt", "One", "--seed", "3"]].concat())["token_ids"].clone()
     };
@@ -302,16 +269,10 @@ fn a_models_chat_template_asks_with_its_own_special_tokens() {
     assert_eq!(rows(&double), rows(&asked) + 1);
 
     let by_file = path.clone() + "/tokenizer_config.json";
-    let same = record(&[
-        "run",
-        "-m",
-        &path,
-        "--template",
-        &by_file,
-        "--system",
-        "Be brief.",
-        "Hi",
-    ]);
+    let same = record(&words(
+        "run -m {} --template {} --system {} Hi",
+        &[&path, &by_file, "Be brief."],
+    ));
     assert_eq!(same["token_ids"], asked["token_ids"]);
     let jinja = path.clone() + "/other.jinja";
     fs::write(&jinja, "{{ bos_token }}other: {{ messages[0].content }}").unwrap();
@@ -337,14 +298,7 @@ fn messages_in_files_are_conversations() {
     .unwrap();
     let prompts = prompts.to_str().unwrap();
     let run = |more: &[&str]| {
-        let args = [
-            "run",
-            "--prompts",
-            prompts,
-            "--max-new-tokens",
-            "3",
-            "--json",
-        ];
+        let args = words("run --prompts {} --max-new-tokens 3 --json", &[prompts]);
         let text = stdout(&cascade(&[&args, more].concat()));
         let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
         records.collect::<Vec<Value>>()
@@ -410,68 +364,79 @@ fn templates_and_messages_are_refused_with_a_cure() {
         r#"{"messages": [{"role": "user", "content": "x"}]}"#,
     );
     let (_none, without) = model(&[]);
-    for (args, parts) in [
+    for (text, values, parts) in [
         (
-            &["run", "-m", &path, "--chat", "Hi"][..],
-            &["refuses these messages: No: Hi"][..],
+            "run -m {} --chat Hi",
+            &[path.as_str()][..],
+            "refuses these messages: No: Hi",
         ),
         (
-            &["run", "-m", &without, "--chat", "Hi"],
-            &["comes with no chat template", "--template vicuna"],
+            "run -m {} --chat Hi",
+            &[&without],
+            "comes with no chat template … --template vicuna",
         ),
         (
-            &["run", "-m", SMALL, "--template", "tool_use", "Hi"],
-            &["tool_use", "nor is there such a file", "t5-gsm8k"],
+            "run -m {} --template tool_use Hi",
+            &[SMALL],
+            "tool_use … nor is there such a file … t5-gsm8k",
         ),
         (
-            &["run", "-m", &path, "--template", "tool_use", "Hi"],
-            &["has no chat template \"tool_use\"", "default"],
+            "run -m {} --template tool_use Hi",
+            &[&path],
+            "has no chat template \"tool_use\" … default",
         ),
         (
-            &["run", "-m", SMALL, "--template", "./nowhere.jinja", "Hi"],
-            &["nowhere.jinja cannot be read"],
+            "run -m {} --template ./nowhere.jinja Hi",
+            &[SMALL],
+            "nowhere.jinja cannot be read",
         ),
         (
-            &["run", "-m", SMALL, "--template", &endless, "Hi"],
-            &["endless.jinja", "runs without end"],
+            "run -m {} --template {} Hi",
+            &[SMALL, &endless],
+            "endless.jinja … runs without end",
         ),
         (
-            &["run", "-m", SMALL, "--template", &include, "Hi"],
-            &["include.jinja, line 1", "asks for another file"],
+            "run -m {} --template {} Hi",
+            &[SMALL, &include],
+            "include.jinja, line 1 … asks for another file",
         ),
         (
-            &["run", "-m", SMALL, "--system", "S", "Hi"],
-            &["no place for a system message", "--chat"],
+            "run -m {} --system S Hi",
+            &[SMALL],
+            "no place for a system message … --chat",
         ),
         (
-            &["run", "-m", SMALL, "--prompts", &tool],
-            &["tool.jsonl:1", "roles are system, user and assistant"],
+            "run -m {} --prompts {}",
+            &[SMALL, &tool],
+            "tool.jsonl:1 … roles are system, user and assistant",
         ),
         (
-            &["run", "-m", SMALL, "--prompts", &answered],
-            &["ends with the assistant's message"],
+            "run -m {} --prompts {}",
+            &[SMALL, &answered],
+            "ends with the assistant's message",
         ),
         (
-            &["run", "-m", &without, "--prompts", &asked],
-            &["comes with no chat template"],
+            "run -m {} --prompts {}",
+            &[&without, &asked],
+            "comes with no chat template",
         ),
         (
-            &["run", "-m", SMALL, "--template", "raw", "--prompts", &asked],
-            &["raw", "a conversation", "vicuna"],
+            "run -m {} --template raw --prompts {}",
+            &[SMALL, &asked],
+            "raw … a conversation … vicuna",
         ),
         (
-            &["run", "-m", SMALL, "--chat", "--template", "vicuna", "Hi"],
-            &["cannot be used with"],
+            "run -m {} --chat --template vicuna Hi",
+            &[SMALL],
+            "cannot be used with",
         ),
         (
-            &["run", "--template", "vicuna-mmlu", "--prompt", "Hi"],
-            &["needs a multiple-choice question"],
+            "run --template vicuna-mmlu --prompt Hi",
+            &[],
+            "needs a multiple-choice question",
         ),
     ] {
-        let message = error(&cascade(args));
-        for part in parts {
-            assert!(message.contains(part), "`{part}` is missing in\n{message}");
-        }
+        assert_says(&error(&line(text, values)), parts);
     }
 }
 
@@ -502,14 +467,10 @@ fn templates_get_variables() {
 
 #[test]
 fn a_system_message_that_is_left_out_is_told() {
-    let args = [
-        "run",
-        "--config",
-        "embedded:demo-llama",
-        "--chat",
-        "2 + 3?",
-        "--json",
-    ];
+    let args = words(
+        "run --config embedded:demo-llama --chat {} --json",
+        &["2 + 3?"],
+    );
     let told = cascade(&[&args[..], &["--system", "Be brief."]].concat());
     let said = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(said.contains("no place for a system message"), "{said}");
@@ -544,16 +505,10 @@ fn a_templates_end_token_ends_an_answer() {
         let config =
             serde_json::json!({"chat_template": "{{ messages[0].content }}", "eos_token": end});
         let (_folder, path) = model(&[("tokenizer_config.json", &config.to_string())]);
-        let args = [
-            "run",
-            "-m",
-            &path,
-            "--chat",
-            "--compare",
-            "--max-new-tokens",
-            "6",
-            "--json",
-        ];
+        let args = words(
+            "run -m {} --chat --compare --max-new-tokens 6 --json",
+            &[&path],
+        );
         let output = cascade(&[&args[..], &["Question: Ruth has 3"]].concat());
         serde_json::from_str::<Value>(&stdout(&output)).unwrap()
     };

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::common::{self, cascade, project, stdout};
+use crate::line::words;
 
 fn error(args: &[&str]) -> String {
     common::error(&cascade(args))
@@ -40,22 +41,8 @@ fn logits_of_two_engines_are_those_of_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
     let [ours, theirs] = ["cpu", "candle:cpu"].map(|device| -> Value {
         let file = folder.path().join(device.replace(':', "-"));
-        let shape = [
-            "bench",
-            "model",
-            "--shape",
-            "vicuna-68m",
-            "--random-weights",
-        ];
-        let sizes = [
-            "--rows",
-            "1",
-            "--contexts",
-            "24",
-            "--repeats",
-            "1",
-            "--json",
-        ];
+        let shape = words("bench model --shape vicuna-68m --random-weights", &[]);
+        let sizes = words("--rows 1 --contexts 24 --repeats 1 --json", &[]);
         let to = ["--device", device, "--logits", file.to_str().unwrap()];
         assert_eq!(
             object(&[&shape[..], &sizes, &to].concat())["device"],
@@ -108,16 +95,7 @@ fn a_model_by_rows_and_context() {
 #[test]
 fn a_shape_with_random_weights() {
     let shape = ["bench", "model", "--shape", "flan-t5-small"];
-    let sizes = [
-        "--rows",
-        "1",
-        "--contexts",
-        "4",
-        "--source",
-        "4",
-        "--repeats",
-        "1",
-    ];
+    let sizes = words("--rows 1 --contexts 4 --source 4 --repeats 1", &[]);
     let random = ["--random-weights"];
     let measured = object(&[&shape[..], &random, &sizes, &["--json"]].concat());
     assert_eq!(measured["model"], "flan-t5-small");
@@ -131,13 +109,10 @@ fn a_shape_with_random_weights() {
 #[test]
 fn a_bench_needs_one_model_and_explicit_random_weights() {
     assert!(error(&["bench", "model"]).contains("<MODEL|--shape <SHAPE>>"));
-    let both = [
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--shape",
-        "flan-t5-small",
-    ];
+    let both = words(
+        "bench model embedded:demo-t5-small --shape flan-t5-small",
+        &[],
+    );
     let message = error(&[&both[..], &["--random-weights"]].concat());
     assert!(message.contains("cannot be used with"), "{message}");
     let silent = error(&["bench", "model", "--shape", "flan-t5-small"]);
@@ -155,17 +130,10 @@ fn a_bench_needs_one_model_and_explicit_random_weights() {
 
 /// Costs of a tiny model, which tests measure in no time.
 fn saved(model: &str, file: &str) {
-    let args = [
-        "bench",
-        "model",
-        model,
-        "--contexts",
-        "16",
-        "--rows",
-        "1,2,4",
-        "--save",
-        file,
-    ];
+    let args = words(
+        "bench model {} --contexts 16 --rows 1,2,4 --save {}",
+        &[model, file],
+    );
     // A busy machine may keep two measurements from agreeing; that is said, with the numbers.
     for _ in 0..20 {
         let output = cascade(&args);
@@ -194,17 +162,10 @@ fn costs_are_saved_read_and_refused_for_anything_else() {
     assert_eq!(written["of"]["dtype"], "f32");
     assert_eq!(written["forwards"].as_array().unwrap().len(), 3);
     let run = |more: &[&str]| {
-        let args = [
-            "run",
-            "-m",
-            model,
-            "--max-gram",
-            "--device",
-            "cpu",
-            "--max-new-tokens",
-            "8",
-            "Tom has 3",
-        ];
+        let args = words(
+            "run -m {} --max-gram --device cpu --max-new-tokens 8 {}",
+            &[model, "Tom has 3"],
+        );
         cascade(&[&args[..], more].concat())
     };
     let plain = stdout(&run(&["--json", "--no-speculation"]));

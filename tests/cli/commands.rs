@@ -8,6 +8,7 @@ use cascade_eval::RandomSample;
 use serde_json::Value;
 
 use crate::common::{cascade, error, program_of, project, stdout};
+use crate::line::{assert_says, line, words};
 
 fn config(name: &str) -> String {
     project(&format!("configs/{name}"))
@@ -39,14 +40,11 @@ fn runs_the_embedded_demo_without_arguments() {
     );
     assert!(text.contains("[3/3]") && !text.contains('\u{1b}'), "{text}");
     let total = &text[text.find("total: ").unwrap()..];
-    for part in [
-        "of 3 answers right (",
-        "at the length limit)\n36 tokens, ",
-        "tokens/s, ",
-        "drafted accepted\ncalls: demo-t5-target ",
-    ] {
-        assert!(total.contains(part), "{total}");
-    }
+    assert_says(
+        total,
+        "of 3 answers right ( … at the length limit)\n36 tokens,  … tokens/s,  … \
+         drafted accepted\ncalls: demo-t5-target ",
+    );
     assert!(
         total.lines().all(|line| line.chars().count() <= 80),
         "{total}"
@@ -127,9 +125,7 @@ fn quiet_leaves_the_answers_and_a_file_takes_them() {
 #[test]
 fn help_has_groups_and_examples() {
     let help = stdout(&cascade(&["--help"]));
-    for part in ["Generate:\n  run ", "Models:\n  quantize ", "Options:"] {
-        assert!(help.contains(part), "{part} is missing in\n{help}");
-    }
+    assert_says(&help, "Generate:\n  run  … Models:\n  quantize  … Options:");
     let of_laboratory = stdout(
         &Command::new(program_of(&["tune"]))
             .arg("--help")
@@ -141,48 +137,29 @@ fn help_has_groups_and_examples() {
         "{of_laboratory}"
     );
     let run = stdout(&cascade(&["run", "-h"]));
-    for part in [
-        "Models and drafting:",
-        "Prompts:",
-        "Decoding:",
-        "Examples:\n  cascade run\n",
-    ] {
-        assert!(run.contains(part), "{part} is missing in\n{run}");
-    }
+    assert_says(
+        &run,
+        "Models and drafting: … Prompts: … Decoding: … Examples:\n  cascade run\n",
+    );
 }
 
 #[test]
 fn colours_on_demand() {
-    let text = stdout(&cascade(&[
-        "run",
-        "--limit",
-        "1",
-        "--max-new-tokens",
-        "12",
-        "--color",
-        "always",
-    ]));
+    let text = stdout(&line(
+        "run --limit 1 --max-new-tokens 12 --color always",
+        &[],
+    ));
     assert!(text.contains('\u{1b}'));
 }
 
 #[test]
 fn json_is_complete_and_the_comparison_equal() {
     for family in ["demo-t5.yaml", "demo-llama.yaml"] {
-        let output = cascade(&[
-            "run",
-            "--config",
-            &config(family),
-            "--dataset",
-            "problems",
-            "--offset",
-            "5",
-            "--limit",
-            "2",
-            "--max-new-tokens",
-            "20",
-            "--compare",
-            "--json",
-        ]);
+        let output = line(
+            "run --config {} --dataset problems --offset 5 --limit 2 --max-new-tokens 20 \
+            --compare --json",
+            &[&config(family)],
+        );
         let records = records(&output);
         assert_eq!(records.len(), 2);
         for record in &records {
@@ -225,15 +202,10 @@ fn json_is_complete_and_the_comparison_equal() {
 
 #[test]
 fn plain_decoding_asks_the_target_only() {
-    let record = &records(&cascade(&[
-        "run",
-        "--limit",
-        "1",
-        "--max-new-tokens",
-        "9",
-        "--no-speculation",
-        "--json",
-    ]))[0];
+    let record = &records(&line(
+        "run --limit 1 --max-new-tokens 9 --no-speculation --json",
+        &[],
+    ))[0];
     assert_eq!(record["mean_acceptance_length"], 1.0);
     assert_eq!(record["num_draft_tokens"], 0);
     assert_eq!(record["models"][0]["calls"], 9);
@@ -244,14 +216,10 @@ fn plain_decoding_asks_the_target_only() {
 fn prompts_from_a_file_carry_their_fields_through() {
     let lines = b"{\"prompt\": \"Tom has 3 apples.\", \"id\": 17, \"text\": \"mine\"}\n\n{\"prompt\": \"2 + 2\"}\n";
     let (_folder, path) = file("prompts.jsonl", lines);
-    let output = cascade(&[
-        "run",
-        "--prompts",
-        path.to_str().unwrap(),
-        "--max-new-tokens",
-        "4",
-        "--json",
-    ]);
+    let output = line(
+        "run --prompts {} --max-new-tokens 4 --json",
+        &[path.to_str().unwrap()],
+    );
     let records = records(&output);
     assert_eq!(records.len(), 2);
     assert_eq!(records[0]["id"], 17);
@@ -307,15 +275,10 @@ fn conversations_go_on_with_the_models_own_answers() {
     let data = excerpt("spec_bench.jsonl");
     let llama = config("demo-llama.yaml");
     let mut args = vec!["run", "--config", &llama, "--dataset", "spec-bench"];
-    args.extend([
-        "--data",
-        &data,
-        "--limit",
-        "2",
-        "--max-new-tokens",
-        "6",
-        "--json",
-    ]);
+    args.extend(words(
+        "--data {} --limit 2 --max-new-tokens 6 --json",
+        &[&data],
+    ));
     let vicuna = cascade(&[&args[..], &["--template", "vicuna", "--compare"]].concat());
     let records = records(&vicuna);
     let told: Vec<_> = records
@@ -354,21 +317,11 @@ fn conversations_go_on_with_the_models_own_answers() {
         "{warning}"
     );
 
-    let shown = cascade(&[
-        "run",
-        "--config",
-        &llama,
-        "--dataset",
-        "mt-bench",
-        "--data",
-        &excerpt("mt_bench.jsonl"),
-        "--template",
-        "vicuna",
-        "--limit",
-        "1",
-        "--max-new-tokens",
-        "4",
-    ]);
+    let shown = line(
+        "run --config {} --dataset mt-bench --data {} --template vicuna --limit 1 \
+        --max-new-tokens 4",
+        &[&llama, &excerpt("mt_bench.jsonl")],
+    );
     let shown = stdout(&shown);
     assert!(
         shown.contains("[1/1, turn 2 of 2] Now write it again"),
@@ -380,50 +333,45 @@ fn conversations_go_on_with_the_models_own_answers() {
 fn unsuitable_datasets_are_refused_with_a_cure() {
     let mmlu = excerpt("mmlu");
     let alpaca = excerpt("alpaca.json");
-    let cases: [(&[&str], &[&str]); 8] = [
+    for (text, values, parts) in [
         (
-            &["run", "--dataset", "mmlu"],
-            &[
-                "mmlu is not part of the program",
-                "--data FILE",
-                "--data hub",
-            ],
+            "run --dataset mmlu",
+            &[""; 0][..],
+            "mmlu is not part of the program … --data FILE … --data hub",
         ),
         (
-            &["run", "--dataset", "mmlu", "--data", "hub"],
-            &["cannot reach http://127.0.0.1:9", "dataset cais/mmlu@main"],
+            "run --dataset mmlu --data hub",
+            &[],
+            "cannot reach http://127.0.0.1:9 … dataset cais/mmlu@main",
         ),
         (
-            &["run", "--dataset", "squad"],
-            &[
-                "there is no dataset \"squad\"",
-                "spec-bench",
-                "prompts:FIELD",
-            ],
+            "run --dataset squad",
+            &[],
+            "there is no dataset \"squad\" … spec-bench … prompts:FIELD",
         ),
-        (&["run", "--data", &mmlu], &["--dataset <NAME>"]),
+        ("run --data {}", &[&mmlu], "--dataset <NAME>"),
         (
-            &["run", "--dataset", "alpaca", "--data", &alpaca],
-            &["embedded:demo-t5: prompt", "--template", "alpaca"],
+            "run --dataset alpaca --data {}",
+            &[&alpaca],
+            "embedded:demo-t5: prompt … --template … alpaca",
         ),
         (
-            &["run", "--dataset", "gsm8k", "--data", &mmlu],
-            &["holds no .jsonl, .json, .parquet file"],
+            "run --dataset gsm8k --data {}",
+            &[&mmlu],
+            "holds no .jsonl, .json, .parquet file",
         ),
         (
-            &["run", "--sample", "1001"],
-            &["1001 samples at random", "there are 1000"],
+            "run --sample 1001",
+            &[],
+            "1001 samples at random … there are 1000",
         ),
         (
-            &["run", "--dataset", "gsm8k"],
-            &["gsm8k is not part of the program", "--data hub"],
+            "run --dataset gsm8k",
+            &[],
+            "gsm8k is not part of the program … --data hub",
         ),
-    ];
-    for (args, parts) in cases {
-        let message = error(&cascade(args));
-        for part in parts {
-            assert!(message.contains(part), "`{part}` is missing in\n{message}");
-        }
+    ] {
+        assert_says(&error(&line(text, values)), parts);
     }
 }
 
@@ -437,13 +385,10 @@ fn bad_prompts_are_refused_before_anything_is_generated() {
     assert!(error(&cascade(&["run", "--prompts", "/nowhere.jsonl"])).contains("/nowhere.jsonl"));
     assert!(error(&cascade(&["run", "--offset", "500000000000"])).contains("100000 samples"));
     let long = "word ".repeat(3000);
-    let too_long = error(&cascade(&[
-        "run",
-        "--config",
-        &config("demo-llama.yaml"),
-        "--prompt",
-        &long,
-    ]));
+    let too_long = error(&line(
+        "run --config {} --prompt {}",
+        &[&config("demo-llama.yaml"), &long],
+    ));
     assert!(
         too_long.contains("1024 positions") && too_long.contains("shorten"),
         "{too_long}"
@@ -462,13 +407,10 @@ fn bad_configurations_and_models_name_file_and_cure() {
         "{unknown}"
     );
     assert!(error(&cascade(&["config", "check", "/nowhere.yaml"])).contains("/nowhere.yaml"));
-    let hub = error(&cascade(&[
-        "run",
-        "--config",
-        &config("t5-xxl.yaml"),
-        "--device",
-        "cpu",
-    ]));
+    let hub = error(&line(
+        "run --config {} --device cpu",
+        &[&config("t5-xxl.yaml")],
+    ));
     assert!(
         hub.contains("google/flan-t5-xxl") && hub.contains("127.0.0.1:9"),
         "{hub}"
@@ -478,22 +420,15 @@ fn bad_configurations_and_models_name_file_and_cure() {
 #[test]
 fn config_check_shows_the_cascade() {
     let text = stdout(&cascade(&["config", "check", &config("t5-xxl.yaml")]));
-    for part in [
-        "target     flan-t5-xxl (google/flan-t5-xxl, bf16)",
-        "drafter    max-gram (statistical)",
-        "flan-t5-xxl reviews 8 from flan-t5-base, then 5 from flan-t5-small, then 10 from max-gram",
-        "flan-t5-small reviews 10 from max-gram",
-        "lenience   3 for neural, 1 for statistical",
-        "ok",
-    ] {
-        assert!(text.contains(part), "`{part}` is missing in\n{text}");
-    }
-    let loaded = stdout(&cascade(&[
-        "config",
-        "check",
-        "--load",
-        &config("demo-llama.yaml"),
-    ]));
+    assert_says(&text, "target     flan-t5-xxl (google/flan-t5-xxl, bf16) … \
+         drafter    max-gram (statistical) … \
+         flan-t5-xxl reviews 8 from flan-t5-base, then 5 from flan-t5-small, then 10 from max-gram … \
+         flan-t5-small reviews 10 from max-gram … \
+         lenience   3 for neural, 1 for statistical … ok");
+    let loaded = stdout(&line(
+        "config check --load {}",
+        &[&config("demo-llama.yaml")],
+    ));
     assert!(
         loaded.contains("loaded     demo-llama-target") && loaded.contains("M parameters"),
         "{loaded}"
@@ -503,21 +438,19 @@ fn config_check_shows_the_cascade() {
 #[test]
 fn doctor_help_and_completions() {
     let doctor = stdout(&cascade(&["doctor"]));
-    for part in [
-        "threads",
-        "/nonexistent/hf/hub (does not exist yet)",
-        "demo-t5-target",
-        "http://127.0.0.1:9",
-    ] {
-        assert!(doctor.contains(part), "`{part}` is missing in\n{doctor}");
-    }
+    assert_says(
+        &doctor,
+        "threads … /nonexistent/hf/hub (does not exist yet) … demo-t5-target … \
+         http://127.0.0.1:9",
+    );
     let help = stdout(&cascade(&["run", "--help"]))
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    for part in ["three word problems", "held as conversations", "spec-bench"] {
-        assert!(help.contains(part), "`{part}` is missing in\n{help}");
-    }
+    assert_says(
+        &help,
+        "three word problems … held as conversations … spec-bench",
+    );
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(stdout(&cascade(&["completions", shell])).contains("cascade"));
     }
@@ -543,20 +476,11 @@ fn a_closed_pipe_is_not_an_error() {
 #[test]
 fn samples_follow_their_seed() {
     let sample = |seed: &str| {
-        let output = cascade(&[
-            "run",
-            "--prompt",
-            "Question: 2 + 3?",
-            "--max-new-tokens",
-            "24",
-            "--temperature",
-            "1.2",
-            "--top-p",
-            "0.95",
-            "--seed",
-            seed,
-            "--json",
-        ]);
+        let output = line(
+            "run --prompt {} --max-new-tokens 24 --temperature 1.2 --top-p 0.95 --seed {} \
+            --json",
+            &["Question: 2 + 3?", seed],
+        );
         records(&output)[0]["token_ids"].clone()
     };
     assert_eq!(sample("5"), sample("5"));
@@ -566,17 +490,10 @@ fn samples_follow_their_seed() {
 #[test]
 fn samples_equal_plain_decoding_unless_their_rule_draws() {
     let compared = |rule: &[&str]| {
-        let run = [
-            "run",
-            "--limit",
-            "1",
-            "--max-new-tokens",
-            "24",
-            "--temperature",
-            "1",
-            "--compare",
-            "--json",
-        ];
+        let run = words(
+            "run --limit 1 --max-new-tokens 24 --temperature 1 --compare --json",
+            &[],
+        );
         let record = records(&cascade(&[&run[..], rule].concat())).swap_remove(0);
         assert!(record["speedup"].as_f64().unwrap() > 0.0);
         record.get("equal_to_plain").cloned()
@@ -589,14 +506,10 @@ fn samples_equal_plain_decoding_unless_their_rule_draws() {
 #[test]
 fn temperature_zero_is_greedy_and_bad_sampling_is_refused() {
     let run = |settings: &[&str]| {
-        let prompt = [
-            "run",
-            "--prompt",
-            "Question: 2 + 3?",
-            "--max-new-tokens",
-            "8",
-            "--json",
-        ];
+        let prompt = words(
+            "run --prompt {} --max-new-tokens 8 --json",
+            &["Question: 2 + 3?"],
+        );
         cascade(&[&prompt, settings].concat())
     };
     let ids = |output: &Output| records(output)[0]["token_ids"].clone();
@@ -668,15 +581,11 @@ fn inputs_without_an_end_are_refused() {
         &["run", "--config", "/dev/zero"],
         &["run", "--prompts", "/dev/zero"],
         &["bigram", "show", "/dev/zero"],
-        &[
-            "bigram",
-            "build",
-            "/dev/zero",
-            "--tokenizer",
-            "embedded:demo-t5-target",
-            "--out",
-            "table-of-nothing",
-        ],
+        &words(
+            "bigram build /dev/zero --tokenizer embedded:demo-t5-target --out \
+        table-of-nothing",
+            &[],
+        ),
     ] {
         let message = error(&cascade(args));
         assert!(message.contains("/dev/zero"), "{message}");
@@ -686,21 +595,15 @@ fn inputs_without_an_end_are_refused() {
 
 #[test]
 fn rows_that_no_memory_holds_are_refused() {
-    let message = error(&cascade(&[
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--rows",
-        "999999999",
-    ]));
+    let message = error(&line(
+        "bench model embedded:demo-t5-small --rows 999999999",
+        &[],
+    ));
     assert!(message.contains("4096 at most"), "{message}");
-    let args = [
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--contexts",
-        "999999999",
-    ];
+    let args = words(
+        "bench model embedded:demo-t5-small --contexts 999999999",
+        &[],
+    );
     let message = error(&cascade(&args));
     assert!(message.contains("131072 at most"), "{message}");
 }

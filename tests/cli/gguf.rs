@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{cascade, error, project, stdout};
+use crate::line::words;
 
 /// A configuration of tiny models, which say nothing that makes sense.
 fn write_config(folder: &Path, target: &str) -> String {
@@ -43,15 +44,7 @@ fn a_cascade_of_gguf_files_says_what_its_target_says() {
 fn a_gguf_file_brings_its_chat_template() {
     let model = project("tests/goldens/gguf/qwen2-q4_0.gguf");
     let length = ["--max-new-tokens", "4", "--json"];
-    let run = [
-        "run",
-        "-m",
-        &model,
-        "--chat",
-        "--system",
-        "Be brief. ",
-        "Hi",
-    ];
+    let run = words("run -m {} --chat --system {} Hi", &[&model, "Be brief. "]);
     let output = stdout(&cascade(&[&run[..], &length].concat()));
     let record: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
     // The template of the golden joins the messages.

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{program_of, project};
+use crate::line::words;
 
 fn start(args: &[&str]) -> Child {
     Command::new(program_of(args))
@@ -41,17 +42,10 @@ fn ended(child: Child) -> (String, String) {
 
 #[test]
 fn a_run_prints_its_totals_and_how_to_go_on() {
-    let mut child = start(&[
-        "run",
-        "--dataset",
-        "problems",
-        "--offset",
-        "3",
-        "--limit",
-        "400",
-        "--max-new-tokens",
-        "400",
-    ]);
+    let mut child = start(&words(
+        "run --dataset problems --offset 3 --limit 400 --max-new-tokens 400",
+        &[],
+    ));
     // It answers the first question.
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -81,20 +75,11 @@ fn an_interrupted_recording_says_how_to_go_on_and_does() {
     let path = folder.path().join("trace.jsonl");
     let trace = path.display().to_string();
     let config = project("configs/demo-llama.yaml");
-    let args = [
-        "trace",
-        "record",
-        "--config",
-        &config,
-        "--dataset",
-        "problems",
-        "--limit",
-        "400",
-        "--max-new-tokens",
-        "100",
-        "--output",
-        &trace,
-    ];
+    let args = words(
+        "trace record --config {} --dataset problems --limit 400 --max-new-tokens 100 \
+        --output {}",
+        &[&config, &trace],
+    );
     let child = start(&args);
     let begun = Instant::now();
     let lines = || {

@@ -13,6 +13,7 @@ mod common;
 mod coupled;
 mod gguf;
 mod interrupts;
+mod line;
 mod lookalikes;
 mod memory;
 mod outputs;

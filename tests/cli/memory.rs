@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::json;
 
 use crate::common::{cascade, error, program_of};
+use crate::line::{assert_says, words};
 
 /// Limits in KiB, of which the greatest is enough for every command here.
 const LIMITS: std::ops::RangeInclusive<usize> = 60_000..=700_000;
@@ -65,14 +66,10 @@ fn under_all_limits(args: &[&str], prepare: impl Fn()) {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_run_ends_well_under_every_limit() {
-    let args = [
-        "run",
-        "--config",
-        "embedded:demo-llama",
-        "--max-new-tokens",
-        "2",
-        "2 apples",
-    ];
+    let args = words(
+        "run --config embedded:demo-llama --max-new-tokens 2 {}",
+        &["2 apples"],
+    );
     under_all_limits(&args, || ());
 }
 
@@ -84,16 +81,10 @@ fn a_count_ends_well_under_every_limit() {
     fs::write(&text, "two apples and three pears\n".repeat(1000)).unwrap();
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let (text, table) = (path(&text), path(&table));
-    let args = [
-        "bigram",
-        "build",
-        &text,
-        "--tokenizer",
-        "embedded:demo-llama",
-        "--out",
-        &table,
-        "--force",
-    ];
+    let args = words(
+        "bigram build {} --tokenizer embedded:demo-llama --out {} --force",
+        &[&text, &table],
+    );
     under_all_limits(&args, || {
         let _ = fs::remove_dir_all(format!("{table}.partial"));
     });
@@ -163,9 +154,10 @@ fn models_that_are_too_large_are_refused_or_warned_of() {
     fs::write(&file, cascade_of).unwrap();
     let args = ["run", "--config", file.to_str().unwrap(), "hi"];
     let refused = error(&cascade(&args));
-    for part in ["can be had (", "`dtype: q8_0`", "--allow-memory-overcommit"] {
-        assert!(refused.contains(part), "`{part}` is missing in: {refused}");
-    }
+    assert_says(
+        &refused,
+        "can be had ( … `dtype: q8_0` … --allow-memory-overcommit",
+    );
     assert!(!refused.contains("dtype: bf16"), "{refused}");
     let output = cascade(&[&args[..], &["--allow-memory-overcommit"]].concat());
     let said = String::from_utf8(output.stderr).unwrap();

@@ -8,6 +8,7 @@ use serde_json::{json, Map, Value};
 use tempfile::TempDir;
 
 use crate::common::{cascade, error, project, stdout};
+use crate::line::{line, words};
 
 /// Columns of the embedding.
 const SIZE: usize = 24;
@@ -177,17 +178,10 @@ fn files_configurations_and_recordings_take_them_too() {
     assert!(drafted(&both) > 0);
 
     let config = at("pair.yaml");
-    let init = [
-        "config",
-        "init",
-        "-m",
-        &pair.large,
-        "-d",
-        &pair.small,
-        "--max-gram",
-        "-k",
-        "3,4",
-    ];
+    let init = words(
+        "config init -m {} -d {} --max-gram -k 3,4",
+        &[&pair.large, &pair.small],
+    );
     fs::write(&config, stdout(&cascade(&init))).unwrap();
     stdout(&cascade(&["config", "check", "--load", &config]));
     let trace = at("trace.jsonl");
@@ -197,20 +191,11 @@ fn files_configurations_and_recordings_take_them_too() {
         "{\"prompt\": \"the tool\"}\n{\"prompt\": \"in the\"}\n",
     )
     .unwrap();
-    let recorded = [
-        "trace",
-        "record",
-        "--config",
-        &config,
-        "--prompts",
-        &prompts,
-        "--max-new-tokens",
-        "24",
-        "--output",
-        &trace,
-        "--device",
-        "cpu",
-    ];
+    let recorded = words(
+        "trace record --config {} --prompts {} --max-new-tokens 24 --output {} --device \
+        cpu",
+        &[&config, &prompts, &trace],
+    );
     stdout(&cascade(&recorded));
     let replayed = stdout(&cascade(&[
         "replay", "--config", &config, "--trace", &trace, "--json",
@@ -343,15 +328,10 @@ fn added_tokens_may_be_called_otherwise_and_words_may_not() {
     vocabulary.insert("a".to_owned(), b);
     vocabulary.insert("b".to_owned(), a);
     let swapped = write_model(&pair.folder.path().join("swapped"), 304, 0.0, &json);
-    let message = error(&cascade(&[
-        "run",
-        "-m",
-        &pair.large,
-        "-d",
-        &swapped,
-        "--prompt",
-        "x",
-    ]));
+    let message = error(&line(
+        "run -m {} -d {} --prompt x",
+        &[&pair.large, &swapped],
+    ));
     assert!(
         message.contains("\"a\"") && message.contains("another vocabulary"),
         "{message}"
@@ -371,15 +351,7 @@ fn a_drafter_is_not_asked_behind_what_it_cannot_read() {
     let output = cascade(&[&run[..], &ask].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let found: Value = serde_json::from_str(stdout(&output).lines().next().unwrap()).unwrap();
-    let plain = [
-        "run",
-        "-m",
-        &large,
-        "--no-speculation",
-        "--device",
-        "cpu",
-        "--json",
-    ];
+    let plain = words("run -m {} --no-speculation --device cpu --json", &[&large]);
     let plain = stdout(&cascade(&[&plain[..], &ask].concat()));
     let plain: Value = serde_json::from_str(plain.lines().next().unwrap()).unwrap();
     assert_eq!(found["token_ids"], plain["token_ids"]);
@@ -422,20 +394,10 @@ fn an_end_that_only_tokenizer_config_declares_ends_an_answer() {
     let drafted = record(&["-m", &pair.large, "-d", &pair.small, "-k", "4", "--chat"]);
     assert_eq!(ids(&drafted), plain);
     // A blank message is one too, if the template puts words around it.
-    let blank = [
-        "run",
-        "-m",
-        &pair.large,
-        "--chat",
-        "--system",
-        "the tool",
-        "--prompt",
-        " ",
-        "--max-new-tokens",
-        "4",
-        "--json",
-        "--device",
-        "cpu",
-    ];
+    let blank = words(
+        "run -m {} --chat --system {} --prompt {} --max-new-tokens 4 --json --device \
+        cpu",
+        &[&pair.large, "the tool", " "],
+    );
     stdout(&cascade(&blank));
 }

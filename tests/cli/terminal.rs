@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::common::{program_of, project};
+use crate::line::words;
 
 /// A window title, a cleared screen, a bell, an 8-bit control sequence, and reversed text.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\u{202e}esrever\u{2066}\u{7f}";
@@ -16,14 +17,10 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
     let args: Vec<String> = args.iter().map(quoted).collect();
     let command = format!("exec {program} {}", args.join(" "));
     let output = Command::new("script")
-        .args([
-            "--quiet",
-            "--echo",
-            "never",
-            "--command",
-            &command,
-            "/dev/null",
-        ])
+        .args(words(
+            "--quiet --echo never --command {} /dev/null",
+            &[&command],
+        ))
         .env("SHELL", "/bin/sh")
         .env("TERM", "xterm-256color")
         .env_remove("NO_COLOR")
@@ -135,15 +132,10 @@ fn no_control_character_of_others_reaches_a_terminal() {
 #[test]
 fn colours_are_the_only_escapes() {
     let config = project("configs/demo-llama.yaml");
-    let args = [
-        "run",
-        "--config",
-        &config,
-        "--max-new-tokens",
-        "24",
-        "--prompt",
-        HOSTILE,
-    ];
+    let args = words(
+        "run --config {} --max-new-tokens 24 --prompt {}",
+        &[&config, HOSTILE],
+    );
     let shown = on_terminal(&args, &[]);
     let mut escapes = shown.split('\u{1b}').skip(1).peekable();
     assert!(escapes.peek().is_some(), "no colours: {shown:?}");
@@ -162,15 +154,10 @@ fn colours_are_the_only_escapes() {
 #[test]
 fn pipes_get_every_byte() {
     let config = project("configs/demo-llama.yaml");
-    let args = [
-        "run",
-        "--config",
-        &config,
-        "--max-new-tokens",
-        "2",
-        "--prompt",
-        HOSTILE,
-    ];
+    let args = words(
+        "run --config {} --max-new-tokens 2 --prompt {}",
+        &[&config, HOSTILE],
+    );
     assert!(piped(&args).contains(HOSTILE));
     assert!(piped(&["reproduce", HOSTILE]).contains(HOSTILE));
     assert_eq!(
@@ -182,16 +169,10 @@ fn pipes_get_every_byte() {
 #[test]
 fn json_on_a_terminal_means_the_same() {
     let config = project("configs/demo-llama.yaml");
-    let args = [
-        "run",
-        "--config",
-        &config,
-        "--max-new-tokens",
-        "2",
-        "--json",
-        "--prompt",
-        HOSTILE,
-    ];
+    let args = words(
+        "run --config {} --max-new-tokens 2 --json --prompt {}",
+        &[&config, HOSTILE],
+    );
     let shown = on_terminal(&args, &[]);
     assert!(!shown.chars().any(is_control), "{shown:?}");
     assert_eq!(

@@ -22,7 +22,7 @@ use crate::job;
 use crate::models::configuration;
 use crate::run::{ending, set_colors, show_event, Color};
 use crate::show::{self, Totals};
-use crate::templates::{Asked, Chat, Template};
+use crate::templates::{Asked, Chat};
 use crate::terminal;
 use crate::word_problems;
 
@@ -96,10 +96,7 @@ fn chat(args: &ChatArgs, config: &Config) -> Result<Chat> {
         system: args.system.as_deref(),
         variables: args.chat_template_kwargs.as_ref(),
     };
-    match asked.for_conversations()? {
-        Template::Chat(chat) => Ok(*chat),
-        Template::Plain(template) => asked.conversational(template),
-    }
+    asked.conversation()
 }
 
 struct Conversation {

@@ -198,17 +198,14 @@ impl Checker<'_> {
     }
 }
 
-/// How far a check is, for Ctrl-C.
+/// How far a check is, for Ctrl-C: trials that are done, and violations.
 #[derive(Clone, Default)]
-struct SoFar {
-    done: Arc<AtomicUsize>,
-    violations: Arc<AtomicUsize>,
-}
+struct SoFar(Arc<[AtomicUsize; 2]>);
 
 impl SoFar {
     fn done(&self, violations: usize) {
-        self.done.fetch_add(1, Relaxed);
-        self.violations.store(violations, Relaxed);
+        self.0[0].fetch_add(1, Relaxed);
+        self.0[1].store(violations, Relaxed);
     }
 }
 
@@ -216,11 +213,10 @@ fn say_if_interrupted(unit: &'static str, trials: usize) -> SoFar {
     let so_far = SoFar::default();
     let shown = so_far.clone();
     interrupt::on_interrupt(move || {
+        let [done, violations] = shown.0.each_ref().map(|count| count.load(Relaxed));
         format!(
-            "{} of {trials} {unit} checked, {} violations so far; there is nothing to resume, and \
-             no verdict",
-            shown.done.load(Relaxed),
-            shown.violations.load(Relaxed)
+            "{done} of {trials} {unit} checked, {violations} violations so far; there is nothing \
+             to resume, and no verdict"
         )
     });
     so_far

@@ -48,34 +48,39 @@ impl Timed {
     }
 }
 
-/// What the same prompt took both ways.
-#[derive(Clone, Copy, Debug)]
+/// What the same prompt took both ways, or all rounds together.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
-    own: Side,
-    plain: Side,
+    pub(crate) own: Side,
+    pub(crate) plain: Side,
 }
 
 /// Tokens, and what they took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) tokens: usize,
     wall: Duration,
     pub(crate) cpu: Option<Duration>,
 }
 
-impl Side {
-    /// The sum over one side of all rounds.
-    pub(crate) fn sum<'r>(rounds: &'r [Round], side: impl Fn(&'r Round) -> &'r Self) -> Self {
-        let sides = rounds.iter().map(side);
-        let zero = Self {
+/// Nothing, in no time.
+impl Default for Side {
+    fn default() -> Self {
+        Self {
+            tokens: 0,
+            wall: Duration::ZERO,
             cpu: Some(Duration::ZERO),
-            ..Self::default()
-        };
-        sides.fold(zero, |sum, side| Self {
-            tokens: sum.tokens + side.tokens,
-            wall: sum.wall + side.wall,
-            cpu: sum.cpu.zip(side.cpu).map(|(sum, side)| sum + side),
-        })
+        }
+    }
+}
+
+impl Side {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens + other.tokens,
+            wall: self.wall + other.wall,
+            cpu: self.cpu.zip(other.cpu).map(|(one, other)| one + other),
+        }
     }
 }
 
@@ -87,12 +92,28 @@ impl Round {
         }
     }
 
-    pub(crate) const fn own(&self) -> &Side {
-        &self.own
+    /// The sums over rounds.
+    pub(crate) fn sum<'r>(rounds: impl IntoIterator<Item = &'r Self>) -> Self {
+        let rounds = rounds.into_iter();
+        rounds.fold(Self::default(), |sum, round| Self {
+            own: sum.own.plus(round.own),
+            plain: sum.plain.plus(round.plain),
+        })
     }
 
-    pub(crate) const fn plain(&self) -> &Side {
-        &self.plain
+    /// Ratio of tokens per second.
+    pub(crate) fn speedup(&self) -> f64 {
+        self.ratio(self.own.wall, self.plain.wall)
+    }
+
+    /// Ratio of tokens per second of CPU time; `None` where the system does not tell it.
+    pub(crate) fn cpu_speedup(&self) -> Option<f64> {
+        Some(self.ratio(self.own.cpu?, self.plain.cpu?))
+    }
+
+    fn ratio(&self, own: Duration, plain: Duration) -> f64 {
+        let (tokens, plain_tokens) = (self.own.tokens as f64, self.plain.tokens as f64);
+        (tokens * plain.as_secs_f64()) / (plain_tokens * own.as_secs_f64())
     }
 }
 
@@ -115,41 +136,18 @@ impl Comparison {
     }
 }
 
-/// Ratio of tokens per second over rounds.
-pub(crate) fn speedup<'r>(rounds: impl IntoIterator<Item = &'r Round>) -> f64 {
-    ratio(rounds, |side| side.wall)
-}
-
-/// Ratio of tokens per second of CPU time over rounds; `None` where the system does not tell it.
-pub(crate) fn cpu_speedup(rounds: &[Round]) -> Option<f64> {
-    let told = |round: &Round| round.own.cpu.is_some() && round.plain.cpu.is_some();
-    let all = rounds.iter().all(told);
-    all.then(|| ratio(rounds, |side| side.cpu.unwrap_or_default()))
-}
-
-fn ratio<'r>(rounds: impl IntoIterator<Item = &'r Round>, time: impl Fn(&Side) -> Duration) -> f64 {
-    let (mut own, mut plain) = ((0, Duration::ZERO), (0, Duration::ZERO));
-    for round in rounds {
-        own = (own.0 + round.own.tokens, own.1 + time(&round.own));
-        plain = (plain.0 + round.plain.tokens, plain.1 + time(&round.plain));
-    }
-    (own.0 as f64 * plain.1.as_secs_f64()) / (plain.0 as f64 * own.1.as_secs_f64())
-}
-
 /// The 95% interval of the speedup: percentiles of resampled rounds. `None` if there are too few.
 pub(crate) fn interval(rounds: &[Round]) -> Option<(f64, f64)> {
     if rounds.len() < FEWEST {
         return None;
     }
-    let of = |chosen: &[usize]| speedup(chosen.iter().map(|&i| &rounds[i]));
+    let of = |chosen: &[usize]| Round::sum(chosen.iter().map(|&i| &rounds[i])).speedup();
     Bootstrap::default().interval(rounds.len(), of)
 }
 
+/// Index of the first token that differs.
 fn differs(generation: &Timed, plain: &Timed) -> Option<usize> {
-    first_difference(&generation.generation.tokens, &plain.generation.tokens)
-}
-
-fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
+    let (a, b) = (&generation.generation.tokens, &plain.generation.tokens);
     let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     (common < a.len().max(b.len())).then_some(common)
 }
@@ -173,11 +171,12 @@ mod tests {
     #[test]
     fn cpu_time_has_a_ratio_of_its_own_if_it_is_known() {
         let mut rounds = [round(100, 150), round(200, 150)];
-        assert!((cpu_speedup(&rounds).unwrap() - 602.0 / 602.0).abs() < 1e-9);
-        assert_eq!(Side::sum(&rounds, Round::own).tokens, 20);
+        let sum = Round::sum(&rounds);
+        assert!((sum.cpu_speedup().unwrap() - 602.0 / 602.0).abs() < 1e-9);
+        assert_eq!(sum.own.tokens, 20);
         rounds[1].plain.cpu = None;
-        assert_eq!(cpu_speedup(&rounds), None);
-        assert_eq!(Side::sum(&rounds, Round::plain).cpu, None);
+        let sum = Round::sum(&rounds);
+        assert_eq!((sum.cpu_speedup(), sum.plain.cpu), (None, None));
     }
 
     #[test]
@@ -185,7 +184,7 @@ mod tests {
         let rounds: Vec<Round> = (0..8).map(|i| round(100, 200 + 10 * i)).collect();
         assert!(interval(&rounds[..FEWEST - 1]).is_none());
         let (low, high) = interval(&rounds).unwrap();
-        let speedup = speedup(&rounds);
+        let speedup = Round::sum(&rounds).speedup();
         assert!((speedup - 2.35).abs() < 1e-9);
         assert!(2.0 < low && low < speedup && speedup < high && high < 2.7);
         let same = interval(&[round(100, 150); 5]).unwrap();

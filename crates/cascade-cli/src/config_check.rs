@@ -106,22 +106,19 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         writeln!(out, "drafter    {}{stops}", drafter_line(drafter))?;
     }
     schedule(out, config)?;
+    let (sampling, tokens) = (config.generation.sampling, config.generation.max_new_tokens);
     writeln!(
         out,
-        "lenience   {} for neural, {} for statistical drafts; the target's is 1",
+        "lenience   {} for neural, {} for statistical drafts; the target's is 1\n\
+         decoding   {sampling}\n\
+         drafts     at most {} nodes; the target's acceptance rule is {}\n\
+         prompt     {}; at most {tokens} new tokens; device {}",
         config.lenience.get(),
-        config.statistical_lenience.get()
-    )?;
-    writeln!(out, "decoding   {}", config.generation.sampling)?;
-    writeln!(
-        out,
-        "drafts     at most {} nodes; the target's acceptance rule is {}",
-        config.max_nodes, config.target.rule
-    )?;
-    writeln!(
-        out,
-        "prompt     {}; at most {} new tokens; device {}",
-        config.prompt, config.generation.max_new_tokens, config.device
+        config.statistical_lenience.get(),
+        config.max_nodes,
+        config.target.rule,
+        config.prompt,
+        config.device
     )?;
     Ok(())
 }

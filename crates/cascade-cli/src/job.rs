@@ -141,9 +141,7 @@ pub fn say(assembled: &Assembled) {
 
 fn say_all(notes: &[String], warnings: &[String]) {
     say_notes(notes);
-    for warning in warnings {
-        terminal::warn(warning);
-    }
+    warnings.iter().for_each(terminal::warn);
 }
 
 /// Prints what was decided in the user's place to standard error.

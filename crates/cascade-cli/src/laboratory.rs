@@ -82,17 +82,12 @@ fn found(beside_command: Option<&Path>) -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beside = [own.as_deref().and_then(Path::parent), beside_command];
-    let folders: Vec<PathBuf> = beside
-        .into_iter()
-        .flatten()
-        .map(Path::to_owned)
-        .chain(std::env::split_paths(&path))
-        .collect();
-    folders
-        .into_iter()
+    let beside = beside.into_iter().flatten().map(Path::to_owned);
+    let folders = beside.chain(std::env::split_paths(&path));
+    let mut files = folders
         .filter(|folder| folder.as_os_str() != OsStr::new(""))
-        .map(|folder| folder.join(&name))
-        .find(|file| file.is_file())
+        .map(|folder| folder.join(&name));
+    files.find(|file| file.is_file())
 }
 
 /// Takes this process's place, so that signals reach it.

@@ -6,7 +6,7 @@ use cascade_eval::Mark;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::comparison::{cpu_speedup, interval, speedup, Comparison, Round, Side};
+use crate::comparison::{interval, Comparison, Round};
 use crate::inputs::{Input, Question};
 use crate::show;
 
@@ -71,16 +71,13 @@ struct CpuRecord {
 
 impl CpuRecord {
     fn new(rounds: &[Round]) -> Option<Self> {
-        let (own, plain) = (
-            Side::sum(rounds, Round::own),
-            Side::sum(rounds, Round::plain),
-        );
+        let sum = Round::sum(rounds);
         Some(Self {
-            tokens_timed: own.tokens,
-            cpu_seconds: own.cpu?.as_secs_f64(),
-            plain_tokens_timed: plain.tokens,
-            plain_cpu_seconds: plain.cpu?.as_secs_f64(),
-            cpu_speedup: cpu_speedup(rounds)?,
+            tokens_timed: sum.own.tokens,
+            cpu_seconds: sum.own.cpu?.as_secs_f64(),
+            plain_tokens_timed: sum.plain.tokens,
+            plain_cpu_seconds: sum.plain.cpu?.as_secs_f64(),
+            cpu_speedup: sum.cpu_speedup()?,
         })
     }
 }
@@ -104,7 +101,7 @@ impl<'a> Record<'a> {
                 first_difference: comparison.first_difference,
                 plain_wall_seconds: comparison.plain.wall.as_secs_f64(),
                 plain_tokens_per_second: comparison.plain.tokens_per_second(),
-                speedup: speedup(&comparison.rounds),
+                speedup: Round::sum(&comparison.rounds).speedup(),
                 cpu: CpuRecord::new(&comparison.rounds),
                 rounds: Some(comparison.rounds.len()).filter(|&rounds| rounds > 1),
                 speedup_interval: interval(&comparison.rounds).map(|(low, high)| [low, high]),

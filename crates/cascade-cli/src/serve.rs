@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, ChatTemplate, Config, DeviceSpec, Notices, Variables};
 use cascade_serve::{Limits, ServeOptions, Served, Server};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -17,7 +18,7 @@ use crate::costs::with_costs;
 use crate::exit::ExitCode;
 use crate::health;
 use crate::models::configuration;
-use crate::templates::{Asked, Template};
+use crate::templates::Asked;
 use crate::terminal;
 
 /// What answers if nothing is named: a model that reads conversations.
@@ -73,8 +74,8 @@ pub(crate) struct ServeArgs {
     log_format: LogFormat,
 
     /// Log level: info logs answers and refusals, debug every response.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: LogLevel,
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level())]
+    log_level: LevelFilter,
 
     /// Also log the texts of prompts and answers, which may be private.
     #[arg(long)]
@@ -181,15 +182,6 @@ enum LogFormat {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Off,
-}
-
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     if args.check_health {
         return health::check(args.network.address());
@@ -259,10 +251,7 @@ fn template(args: &ServeArgs, config: &Config) -> Result<Option<ChatTemplate>> {
         );
         return Ok(None);
     }
-    match asked.for_conversations()? {
-        Template::Chat(chat) => Ok(Some(chat.template)),
-        Template::Plain(template) => Ok(Some(asked.conversational(template)?.template)),
-    }
+    Ok(Some(asked.conversation()?.template))
 }
 
 impl NetworkArgs {
@@ -319,16 +308,14 @@ impl LimitArgs {
     }
 }
 
+fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
+    let names = PossibleValuesParser::new(["error", "warn", "info", "debug", "off"]);
+    names.try_map(|name| name.parse::<LevelFilter>())
+}
+
 fn log(args: &ServeArgs) {
-    let level = match args.log_level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Off => LevelFilter::OFF,
-    };
     let builder = tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_max_level(args.log_level)
         .with_writer(io::stderr)
         .with_ansi(false)
         .with_target(false);

@@ -11,7 +11,7 @@ use cascade_engine::{Finish, GenerationOutput, ModelUsage};
 use cascade_eval::Mark;
 use cascade_eval::{Ending, Endings, Marks};
 
-use crate::comparison::{cpu_speedup, interval, speedup, Comparison, Round};
+use crate::comparison::{interval, Comparison, Round};
 use crate::inputs::Question;
 use crate::terminal::Out;
 
@@ -233,7 +233,8 @@ impl Totals {
                 self.prompts
             ),
         };
-        let speedup = speedup(&compared.rounds);
+        let sum = Round::sum(&compared.rounds);
+        let speedup = sum.speedup();
         let evidence = match (interval(&compared.rounds), compared.rounds.len()) {
             (Some((low, high)), rounds) => {
                 let verdict = if high < 1.0 {
@@ -246,7 +247,8 @@ impl Totals {
             (None, 1) => "one run; --rounds 5 shows how sure".to_owned(),
             (None, runs) => format!("{runs} runs; --rounds 5 shows how sure"),
         };
-        let cpu = cpu_speedup(&compared.rounds)
+        let cpu = sum
+            .cpu_speedup()
             .map_or_else(String::new, |cpu| format!(", {cpu:.2} by CPU time"));
         format!("{equality}, {speedup:.2} × as fast{cpu} ({evidence})")
     }

@@ -201,15 +201,19 @@ impl Asked<'_> {
         Ok(self.config.prompt.is_conversation() || own.templates()?.is_some())
     }
 
-    /// A conversation in the form of a template for single prompts, if it is one of conversations.
-    pub fn conversational(&self, template: PromptTemplate) -> Result<Chat> {
-        if !template.is_conversation() {
-            bail!(
+    /// The form of a conversation: what [`for_conversations`](Self::for_conversations) gives, or
+    /// Vicuna's for a template of single prompts that is one of conversations.
+    pub fn conversation(&self) -> Result<Chat> {
+        match self.for_conversations()? {
+            Template::Chat(chat) => Ok(*chat),
+            Template::Plain(template) if template.is_conversation() => {
+                Ok(self.chat(ChatTemplate::vicuna()))
+            }
+            Template::Plain(template) => bail!(
                 "the prompt template {template} has no place for a conversation; take --template vicuna, or \
                  --template FILE.jinja"
-            );
+            ),
         }
-        Ok(self.chat(ChatTemplate::vicuna()))
     }
 
     fn plain(&self, template: PromptTemplate) -> Result<Template> {

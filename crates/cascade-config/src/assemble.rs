@@ -11,7 +11,7 @@ use cascade_engine::{
 use cascade_models::{LoadedModel, Model, Participant};
 
 use crate::config::{Config, Drafter, Neural};
-use crate::drafting::DraftLevel;
+use crate::drafting::Parts;
 use crate::prompt_limit::{encoder, GuardedCodec};
 use crate::{AssembleOptions, Error, ModelPool, Result, Target};
 
@@ -166,41 +166,41 @@ impl ModelPool {
     /// A device that is not there; a model or a table that cannot be loaded; a drafter whose
     /// vocabulary or architecture differs from the target's; settings that do not fit together.
     pub fn assemble<'a>(&self, assembly: impl Into<Assembly<'a>>) -> Result<Assembled> {
-        let assembly = assembly.into();
-        let config = assembly.config;
-        let participant = assembly.participant;
+        let Assembly {
+            config,
+            chat,
+            target,
+            schedule,
+            participant,
+        } = assembly.into();
+        config.check_networks()?;
         let sessions = Sessions {
             sharing: participant.map(|participant| (participant, OwnTime::default())),
         };
-        let (target, of_target) = match assembly.target {
+        let own = target
+            .is_none()
+            .then(|| ("target".to_owned(), &config.target));
+        let drafters = config.neural_drafters();
+        let loaded = drafters.filter(|(_, neural)| self.stand_in(&neural.name).is_none());
+        self.check_memory(config, own.into_iter().chain(loaded))?;
+        let (target, of_target) = match target {
             Some(target) => (shared_target(target, &sessions), Vec::new()),
-            None => self.own_target(config, assembly.chat, &sessions)?,
+            None => self.own_target(config, chat, &sessions)?,
         };
-        let is_loaded = |neural: &Neural| self.stand_in(&neural.name).is_none();
-        let loaded = config.neural_drafters();
-        self.check_memory(config, loaded.filter(|(_, neural)| is_loaded(neural)))?;
-        let mut drafters = self.draft_levels(config, &target, &sessions)?;
+        let mut parts = Parts::default();
+        parts.levels.push(target.info(&config.target.name));
+        self.add_drafters(&mut parts, config, &target, &sessions)?;
         let live = target.times.is_none();
-        let mut levels = vec![target.info(&config.target.name)];
-        let mut warnings = config.warnings();
-        let mut notes: Vec<_> = self.notes_on_costs(live).chain(self.notes()).collect();
-        for drafter in &mut drafters {
-            levels.push(drafter.info.clone());
-            warnings.append(&mut drafter.warnings);
-            notes.extend(drafter.note.take());
-        }
-        warnings.extend(of_target);
-        let schedule = match assembly.schedule {
-            Some(schedule) => schedule,
-            None => self.schedule(config, &levels, &target, &sessions)?,
-        };
-        let cascade = self
-            .builder(config, target, schedule, drafters, &sessions)
-            .build();
+        let notes = self.notes_on_costs(live).chain(self.notes());
+        let notes = notes.chain(parts.notes).collect();
+        let own = || self.schedule(config, &parts.levels, &target, &sessions);
+        let schedule = schedule.map_or_else(own, Ok)?;
+        let builder = parts.builder.schedule(schedule);
+        let cascade = self.with_target(builder, config, target, &sessions).build();
         Ok(Assembled {
             cascade: cascade.map_err(|source| Error::cascade(&config.label, source))?,
-            levels,
-            warnings,
+            levels: parts.levels,
+            warnings: [config.warnings(), parts.warnings, of_target].concat(),
             notes,
         })
     }
@@ -212,8 +212,6 @@ impl ModelPool {
         chat: Option<&ChatTemplate>,
         sessions: &Sessions<'_>,
     ) -> Result<(Target, Vec<String>)> {
-        let target = [("target".to_owned(), &config.target)];
-        self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
         let heads = config.neural_drafters();
         for (key, head) in heads.filter(|(_, neural)| neural.is_head) {
             self.check_head(head, &config.target)
@@ -276,12 +274,12 @@ impl ModelPool {
             .map_err(Error::Device)
     }
 
-    fn builder(
+    /// Adds the target, and what the configuration says of the whole cascade.
+    fn with_target(
         &self,
+        builder: CascadeBuilder,
         config: &Config,
         target: Target,
-        schedule: Box<dyn Schedule>,
-        drafters: Vec<DraftLevel>,
         sessions: &Sessions<'_>,
     ) -> CascadeBuilder {
         let times = target.times.as_ref();
@@ -289,15 +287,14 @@ impl ModelPool {
             None => target.scorer,
             Some(times) => Box::new(times.of_level(0, target.scorer)),
         };
-        let mut builder = Cascade::builder()
+        let builder = builder
             .target_with(&config.target.name, scorer, config.target.rule)
             .eos(target.eos)
-            .schedule(schedule)
             .lenience(config.lenience)
             .statistical_lenience(config.statistical_lenience)
             .max_nodes(config.max_nodes)
             .notices(self.once());
-        builder = match (times, &sessions.sharing) {
+        let builder = match (times, &sessions.sharing) {
             (Some(times), _) => builder.clock(times.clock.clone()),
             (None, Some((_, time))) => builder.work_clock(time.clone()),
             // What a busy machine adds to the time that passes is no cost of rows or drafters.
@@ -306,13 +303,10 @@ impl ModelPool {
             }
             (None, None) => builder,
         };
-        if let Some(inner) = target.codec {
-            builder = builder.codec(self.guarded(config, inner, target.model.as_ref()));
+        match target.codec {
+            Some(inner) => builder.codec(self.guarded(config, inner, target.model.as_ref())),
+            None => builder,
         }
-        let mut neural = 0;
-        drafters.into_iter().fold(builder, |builder, drafter| {
-            drafter.add(builder, times, &mut neural)
-        })
     }
 
     /// A codec that keeps to the configuration's limit of prompts.

@@ -69,11 +69,7 @@ impl Config {
     }
 
     fn chat_of(&self, source: &ModelSource, options: &AssembleOptions) -> Result<ModelChat> {
-        ModelChat::of(source, options).map_err(|source| Error::Model {
-            file: self.label.clone(),
-            key: "target".to_owned(),
-            source: Box::new(source),
-        })
+        ModelChat::of(source, options).map_err(|source| Error::model(&self.label, "target", source))
     }
 }
 

@@ -217,14 +217,6 @@ impl Config {
         }
     }
 
-    /// Sets the K matrix.
-    ///
-    /// # Errors
-    /// As [`with_drafters`](Self::with_drafters).
-    pub fn with_k(self, k: KMatrix) -> Result<Self> {
-        self.with_schedule(k)
-    }
-
     /// Sets the schedule.
     ///
     /// # Errors
@@ -235,7 +227,7 @@ impl Config {
     }
 
     /// Lets all models compute on a device, whatever they said before.
-    pub fn set_device(&mut self, device: DeviceSpec) {
+    pub(crate) fn set_device(&mut self, device: DeviceSpec) {
         self.device = device;
         self.target.device = None;
         for drafter in &mut self.drafters {
@@ -253,6 +245,7 @@ impl Config {
     /// what [`check_levels`] refuses.
     pub fn checked(self) -> Result<Self> {
         self.check_rules()?;
+        self.check_networks()?;
         if self.placement == Placement::Merged && self.schedule == ScheduleConfig::Online {
             return Err(Error::entry(
                 &self.label,
@@ -301,6 +294,26 @@ impl Config {
                 "remove it, or give the target a `rule` too",
             )),
         }
+    }
+
+    /// Refuses a stop rule that reads hidden states of a drafter that computes none.
+    pub(crate) fn check_networks(&self) -> Result<()> {
+        for (j, drafter) in self.drafters.iter().enumerate() {
+            let kind = match drafter {
+                Drafter::Neural { model, .. } if !model.is_head => continue,
+                Drafter::Neural { .. } => "a head",
+                Drafter::Statistical { .. } => "a statistical drafter",
+            };
+            if let Some(network) = drafter.stop_rule().and_then(StopRuleConfig::network) {
+                return Err(Error::entry(
+                    &self.label,
+                    format!("drafters[{j}].stop_rule.{network}"),
+                    format!("{kind} computes nothing that a {network} could read"),
+                    "take another stop rule, or none",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The target alone: plain decoding, to compare with.
@@ -377,12 +390,16 @@ impl Neural {
 
     /// A [head](cascade_models::Head) over `target`, whose tokenizer it has.
     pub fn head(source: ModelSource, target: &Self) -> Self {
-        let tokenizer = target.tokenizer.as_ref().unwrap_or(&target.source);
         Self {
-            tokenizer: Some(tokenizer.clone()),
+            tokenizer: Some(target.tokenizer_source().clone()),
             is_head: true,
             ..Self::new(source)
         }
+    }
+
+    /// Where its tokenizer is.
+    pub(crate) fn tokenizer_source(&self) -> &ModelSource {
+        self.tokenizer.as_ref().unwrap_or(&self.source)
     }
 
     /// What it computes in on a CPU or a GPU. If nothing is said, a GGUF file as it is
@@ -415,12 +432,6 @@ impl Drafter {
             config: Arc::new(config),
             stop_rule: None,
         }
-    }
-
-    /// Sets when its turns end early.
-    pub fn with_stop_rule(mut self, rule: impl Into<Option<StopRuleConfig>>) -> Self {
-        *self.stop_rule_mut() = rule.into();
-        self
     }
 
     /// When its turns end early.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cascade_engine::RowTimes;
+use cascade_models::{compute_threads, CacheType, DType, Device};
 use serde::{Deserialize, Serialize};
 
 /// What the file says it is.
@@ -48,6 +49,26 @@ pub struct Measured {
     pub device: String,
     /// Threads that compute.
     pub threads: usize,
+}
+
+impl Measured {
+    /// A model with weights, keys and values of these types on a device.
+    pub fn new(
+        model: String,
+        dtype: DType,
+        cache_dtype: Option<CacheType>,
+        device: &Device,
+    ) -> Self {
+        let on_cpu = device.is_cpu();
+        let cache_dtype = cache_dtype.or(on_cpu.then_some(CacheType::F32));
+        Self {
+            model,
+            dtype: dtype.as_str().to_owned(),
+            cache_dtype: cache_dtype.map_or("default", CacheType::as_str).to_owned(),
+            device: device.spec().to_string(),
+            threads: if on_cpu { compute_threads() } else { 1 },
+        }
+    }
 }
 
 /// What measured times are of.

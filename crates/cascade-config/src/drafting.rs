@@ -4,17 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use cascade_core::{Fingerprint, Scorer, TokenId};
-use cascade_engine::{
-    AssumedTimes, CascadeBuilder, DraftVocabulary, NeuralOptions, Role, StopRule,
-};
+use cascade_engine::{CascadeBuilder, DraftVocabulary, NeuralOptions, Role, StopRule};
 use cascade_models::LoadedModel;
 use cascade_ngram::{DrafterConfig, DrafterFactory};
 
 use crate::assemble::{loaded_warnings, warnings_of, Sessions};
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::{StandIn, Tables};
-use crate::stop_rule::TrainedRule;
-use crate::vocabulary::shared;
+use crate::vocabulary::{shared, Shared};
 use crate::{Error, LevelInfo, ModelPool, Result, StopRuleConfig, Target};
 
 /// What makes a drafter of a configuration, any number of times.
@@ -31,77 +28,39 @@ pub enum DrafterModel {
     Statistical(Arc<dyn DrafterFactory>),
 }
 
-/// A drafter, ready to be added to a cascade.
-pub(crate) struct DraftLevel {
-    pub(crate) info: LevelInfo,
-    drafts: Drafts,
-    stop_rule: Option<Box<dyn StopRule>>,
+/// A cascade to which drafters are added, and what should be known of it.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) builder: CascadeBuilder,
+    /// The target first.
+    pub(crate) levels: Vec<LevelInfo>,
     pub(crate) warnings: Vec<String>,
-    /// Which tokens it leaves out, in a sentence.
-    pub(crate) note: Option<String>,
+    pub(crate) notes: Vec<String>,
 }
 
-enum Drafts {
-    Neural(Box<dyn Scorer + Send>, NeuralOptions),
-    Statistical(Box<dyn cascade_core::Drafter + Send>),
-}
-
-impl DraftLevel {
-    fn new(drafter: &Drafter, source: String, parameters: usize, drafts: Drafts) -> Self {
-        let role = match drafts {
-            Drafts::Neural(..) => Role::Drafter,
-            Drafts::Statistical(_) => Role::Statistical,
+impl Parts {
+    /// The session of the next level, whose forwards take assumed times if the target's do.
+    fn timed(&self, target: &Target, session: Box<dyn Scorer + Send>) -> Box<dyn Scorer + Send> {
+        let Some(times) = &target.times else {
+            return session;
         };
-        Self {
-            info: LevelInfo {
-                name: drafter.name().to_owned(),
-                source,
-                role,
-                parameters,
-            },
-            drafts,
-            stop_rule: drafter.stop_rule().and_then(StopRuleConfig::rule),
-            warnings: Vec::new(),
-            note: None,
-        }
-    }
-
-    /// Adds the drafter, whose forwards take assumed times if there are any. `neural` counts the
-    /// neural drafters so far.
-    pub(crate) fn add(
-        self,
-        builder: CascadeBuilder,
-        times: Option<&AssumedTimes>,
-        neural: &mut usize,
-    ) -> CascadeBuilder {
-        let name = self.info.name;
-        let builder = match self.drafts {
-            Drafts::Neural(scorer, options) => {
-                *neural += 1;
-                match times {
-                    None => builder.neural_with(name, scorer, options),
-                    Some(times) => {
-                        builder.neural_with(name, times.of_level(*neural, scorer), options)
-                    }
-                }
-            }
-            Drafts::Statistical(drafter) => builder.statistical(name, drafter),
-        };
-        match self.stop_rule {
-            Some(rule) => builder.stop_rule(rule),
-            None => builder,
-        }
+        let levels = self.levels.iter();
+        let neural = levels.filter(|level| level.role != Role::Statistical);
+        Box::new(times.of_level(neural.count(), session))
     }
 }
 
-/// A neural drafter with weights of its own, and what should be known of it.
-struct NeuralDrafter {
-    model: Arc<LoadedModel>,
+/// What drafts in the place of a neural drafter, and what should be known of it.
+struct NeuralDrafts {
+    source: String,
+    parameters: usize,
+    session: Box<dyn Scorer + Send>,
     vocabulary: DraftVocabulary,
+    warnings: Vec<String>,
     /// Which tokens it leaves out, in a sentence.
     note: Option<String>,
-    /// The trained network that ends its drafts, if one does, and a warning.
-    network: Option<TrainedRule>,
+    /// The trained network that ends its drafts, if one does.
+    network: Option<Box<dyn StopRule>>,
 }
 
 /// The entry of a drafter, and what it is opened with.
@@ -136,77 +95,133 @@ impl ModelPool {
     /// # Errors
     /// As [`assemble`](Self::assemble); a head, whose target is not computed here.
     pub fn drafters(&self, config: &Config, vocabulary: &Fingerprint) -> Result<Vec<DrafterModel>> {
+        config.check_networks()?;
         self.drafter_entries(config, vocabulary)
             .map(|entry| entry.model())
             .collect()
     }
 
-    /// The drafters of a cascade: those of the configuration, or what stands for them.
-    pub(crate) fn draft_levels(
+    /// Adds the drafters of the configuration, or what stands for them.
+    pub(crate) fn add_drafters(
         &self,
+        parts: &mut Parts,
         config: &Config,
         target: &Target,
         sessions: &Sessions<'_>,
-    ) -> Result<Vec<DraftLevel>> {
+    ) -> Result<()> {
         self.drafter_entries(config, &target.vocabulary)
-            .map(|entry| entry.level(target, sessions))
-            .collect()
+            .try_for_each(|entry| entry.add(parts, target, sessions))
     }
 }
 
 impl DrafterEntry<'_> {
     fn model(&self) -> Result<DrafterModel> {
-        Ok(match self.drafter {
+        match self.drafter {
             Drafter::Neural { model, .. } if model.is_head => {
-                return Err(self.no_target("here the target is not computed"));
+                Err(self.no_target("here the target is not computed"))
             }
             Drafter::Neural { model, .. } => {
-                let neural = self.neural(model)?;
-                DrafterModel::Neural {
-                    model: neural.model,
-                    vocabulary: neural.vocabulary,
-                }
+                let (model, Shared { vocabulary, .. }) = self.loaded(model)?;
+                Ok(DrafterModel::Neural { model, vocabulary })
             }
             Drafter::Statistical { config, .. } => {
-                DrafterModel::Statistical(self.statistical(&**config)?)
-            }
-        })
-    }
-
-    fn level(&self, target: &Target, sessions: &Sessions<'_>) -> Result<DraftLevel> {
-        match self.drafter {
-            Drafter::Neural {
-                model, branching, ..
-            } => {
-                let options = NeuralOptions::new(model.rule, branching.clone());
-                match self.pool.stand_in(&model.name) {
-                    Some(stand_in) => self.stand_in_level(stand_in, options),
-                    None if model.is_head => self.head_level(model, target, options),
-                    None => self.neural_level(model, sessions, options),
-                }
-            }
-            Drafter::Statistical { config, .. } => {
-                let factory = self.statistical(&**config)?;
-                let drafts = Drafts::Statistical(factory.drafter());
-                Ok(DraftLevel::new(self.drafter, factory.source(), 0, drafts))
+                self.statistical(&**config).map(DrafterModel::Statistical)
             }
         }
     }
 
-    fn stand_in_level(&self, stand_in: &StandIn, options: NeuralOptions) -> Result<DraftLevel> {
-        let source = stand_in.source.clone();
-        self.check_no_network(&format!("{source} stands for the model"))?;
-        let drafts = Drafts::Neural((stand_in.session)(), options);
-        let parameters = stand_in.parameters;
-        Ok(DraftLevel::new(self.drafter, source, parameters, drafts))
+    fn add(&self, parts: &mut Parts, target: &Target, sessions: &Sessions<'_>) -> Result<()> {
+        let name = self.drafter.name();
+        let mut rule = self.drafter.stop_rule().and_then(StopRuleConfig::rule);
+        let builder = std::mem::take(&mut parts.builder);
+        let (builder, source, role, parameters) = match self.drafter {
+            Drafter::Neural {
+                model, branching, ..
+            } => {
+                let drafts = self.neural(model, target, sessions)?;
+                parts.warnings.extend(drafts.warnings);
+                parts.notes.extend(drafts.note);
+                rule = drafts.network.or(rule);
+                let options = NeuralOptions::new(model.rule, branching.clone())
+                    .with_vocabulary(drafts.vocabulary);
+                let session = parts.timed(target, drafts.session);
+                let builder = builder.neural_with(name, session, options);
+                (builder, drafts.source, Role::Drafter, drafts.parameters)
+            }
+            Drafter::Statistical { config, .. } => {
+                let factory = self.statistical(&**config)?;
+                let builder = builder.statistical(name, factory.drafter());
+                (builder, factory.source(), Role::Statistical, 0)
+            }
+        };
+        parts.builder = match rule {
+            Some(rule) => builder.stop_rule(rule),
+            None => builder,
+        };
+        parts.levels.push(LevelInfo {
+            name: name.to_owned(),
+            source,
+            role,
+            parameters,
+        });
+        Ok(())
     }
 
-    fn head_level(
+    fn neural(
         &self,
         neural: &Neural,
         target: &Target,
-        options: NeuralOptions,
-    ) -> Result<DraftLevel> {
+        sessions: &Sessions<'_>,
+    ) -> Result<NeuralDrafts> {
+        if let Some(stand_in) = self.pool.stand_in(&neural.name) {
+            return self.stand_in(stand_in);
+        }
+        if neural.is_head {
+            return self.head(neural, target);
+        }
+        let (model, Shared { vocabulary, note }) = self.loaded(neural)?;
+        let network = match self.drafter.stop_rule() {
+            Some(rule) => rule
+                .open_network(&model)
+                .map_err(|source| self.no_rule(rule, source.into()))?,
+            None => None,
+        };
+        let (network, warning) = network.unzip();
+        let mut warnings = loaded_warnings(&neural.name, &model);
+        warnings.extend(warning.flatten());
+        Ok(NeuralDrafts {
+            source: model.name.clone(),
+            parameters: model.num_parameters(),
+            session: sessions.of(&model.model),
+            vocabulary,
+            warnings,
+            note,
+            network,
+        })
+    }
+
+    fn stand_in(&self, stand_in: &StandIn) -> Result<NeuralDrafts> {
+        let source = stand_in.source.clone();
+        let rule = self.drafter.stop_rule();
+        if let Some((rule, network)) = rule.and_then(|rule| Some((rule, rule.network()?))) {
+            let problem = format!(
+                "{source} stands for the model and computes nothing that a {network} could read; \
+                 remove it"
+            );
+            return Err(self.no_rule(rule, problem.into()));
+        }
+        Ok(NeuralDrafts {
+            source,
+            parameters: stand_in.parameters,
+            session: (stand_in.session)(),
+            vocabulary: DraftVocabulary::default(),
+            warnings: Vec::new(),
+            note: None,
+            network: None,
+        })
+    }
+
+    fn head(&self, neural: &Neural, target: &Target) -> Result<NeuralDrafts> {
         let Some(model) = &target.model else {
             let what = format!("the target, {}, is not computed", target.source);
             return Err(self.no_target(&what));
@@ -218,41 +233,19 @@ impl DrafterEntry<'_> {
             .pool
             .target_tokenizer(&self.config.target, self.vocabulary);
         let end = tokenizer.and_then(|tokenizer| TokenId::try_from(tokenizer.id_bound()).ok());
-        let vocabulary = end.map_or_else(DraftVocabulary::default, DraftVocabulary::below);
-        let options = options.with_vocabulary(vocabulary);
-        let drafts = Drafts::Neural(Box::new(head.session()), options);
-        let (source, parameters) = (head.name().to_owned(), head.parameters_per_forward());
-        let level = DraftLevel::new(self.drafter, source, parameters, drafts);
-        let warnings = warnings_of(&neural.name, head.name(), head.warnings());
-        Ok(DraftLevel { warnings, ..level })
+        Ok(NeuralDrafts {
+            source: head.name().to_owned(),
+            parameters: head.parameters_per_forward(),
+            session: Box::new(head.session()),
+            vocabulary: end.map_or_else(DraftVocabulary::default, DraftVocabulary::below),
+            warnings: warnings_of(&neural.name, head.name(), head.warnings()),
+            note: None,
+            network: None,
+        })
     }
 
-    fn neural_level(
-        &self,
-        neural: &Neural,
-        sessions: &Sessions<'_>,
-        options: NeuralOptions,
-    ) -> Result<DraftLevel> {
-        let NeuralDrafter {
-            model,
-            vocabulary,
-            note,
-            network,
-        } = self.neural(neural)?;
-        let options = options.with_vocabulary(vocabulary);
-        let drafts = Drafts::Neural(sessions.of(&model.model), options);
-        let (source, parameters) = (model.name.clone(), model.num_parameters());
-        let mut level = DraftLevel::new(self.drafter, source, parameters, drafts);
-        level.note = note;
-        level.warnings = loaded_warnings(&neural.name, &model);
-        if let Some((rule, warning)) = network {
-            level.stop_rule = Some(rule);
-            level.warnings.extend(warning);
-        }
-        Ok(level)
-    }
-
-    fn neural(&self, neural: &Neural) -> Result<NeuralDrafter> {
+    /// The model of a neural drafter, and what it may draft.
+    fn loaded(&self, neural: &Neural) -> Result<(Arc<LoadedModel>, Shared)> {
         let config = self.config;
         let model = self.pool.neural(config, &self.key, neural)?;
         let shared = shared(
@@ -261,48 +254,23 @@ impl DrafterEntry<'_> {
             (&config.target.name, self.vocabulary),
             || self.pool.target_tokenizer(&config.target, self.vocabulary),
         )?;
-        let network = match self.drafter.stop_rule() {
-            Some(rule) => rule
-                .open_network(&model)
-                .map_err(|source| self.no_rule(rule, source))?,
-            None => None,
-        };
-        Ok(NeuralDrafter {
-            model,
-            vocabulary: shared.vocabulary,
-            note: shared.note,
-            network,
-        })
+        Ok((model, shared))
     }
 
     fn statistical(&self, own: &dyn DrafterConfig) -> Result<Arc<dyn DrafterFactory>> {
-        self.check_no_network("the drafter is statistical")?;
         let (pool, vocabulary) = (self.pool, self.vocabulary);
         own.open(&Tables { pool, vocabulary })
             .map_err(|error| self.unopened(error.key, error.source))
     }
 
-    /// Refuses a stop rule that reads what only a model computes, for a drafter that is none.
-    fn check_no_network(&self, what: &str) -> Result<()> {
-        let rule = self.drafter.stop_rule();
-        match rule.and_then(|rule| Some((rule, rule.network()?))) {
-            None => Ok(()),
-            Some((rule, network)) => {
-                let problem =
-                    format!("{what} and computes nothing that a {network} could read; remove it");
-                Err(self.no_rule(rule, problem.into()))
-            }
-        }
-    }
-
     /// The error of a head without a target that it could read.
     fn no_target(&self, what: &str) -> Error {
-        Error::Entry {
-            file: self.config.label.clone(),
-            key: format!("{}.head", self.key),
-            problem: format!("a head reads hidden states of its target, and {what}"),
-            cure: "run the cascade with its own target, or take another drafter".to_owned(),
-        }
+        Error::entry(
+            &self.config.label,
+            format!("{}.head", self.key),
+            format!("a head reads hidden states of its target, and {what}"),
+            "run the cascade with its own target, or take another drafter",
+        )
     }
 
     /// The error of a stop rule whose network cannot be used.

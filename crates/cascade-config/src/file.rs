@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use cascade_engine::{Convention, Expand, Placement, Siblings};
 use cascade_ngram::{DrafterConfig, DrafterKinds};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
-use serde::{forward_to_deserialize_any, Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::stop_rule::StopRuleEntry;
 use crate::Truncate;
@@ -19,9 +18,10 @@ use crate::Truncate;
     bound(deserialize = "K: DrafterKinds", serialize = "")
 )]
 pub(crate) struct File<K> {
-    pub(crate) target: Entry<TargetKeys>,
+    #[serde(deserialize_with = "target")]
+    pub(crate) target: Entry<K>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) drafters: Vec<Entry<DrafterKeys<K>>>,
+    pub(crate) drafters: Vec<Entry<K>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) k: Option<KEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,19 +40,12 @@ pub(crate) struct File<K> {
     pub(crate) device: Option<String>,
 }
 
-/// The target or a drafter: the keys of a model, and further ones.
+/// The target or a drafter: the keys of a model, all of which but its name a statistical drafter
+/// lacks, and those of a drafter. Of a drafter, exactly one of `model`, `head` and the keys of the
+/// statistical kinds `K` is there.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry<X> {
-    #[serde(flatten)]
-    pub(crate) model: ModelKeys,
-    #[serde(flatten)]
-    pub(crate) further: X,
-}
-
-/// The keys of a model, all of which but its name a statistical drafter lacks.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ModelKeys {
+#[serde(bound = "")]
+pub(crate) struct Entry<K> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,54 +60,6 @@ pub(crate) struct ModelKeys {
     pub(crate) device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-}
-
-/// Keys beside those of a model.
-pub(crate) trait FurtherKeys: Default {
-    /// All of them, for messages.
-    fn names() -> Vec<&'static str>;
-
-    /// Reads the value of `key`; `false`, with the map as it was, if it is none of them.
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
-
-    /// What to do about a key that is unknown, if more can be said than which ones there are.
-    fn hint(_key: &str) -> Option<String> {
-        None
-    }
-}
-
-/// Further keys of the target: none. It verifies strictly, and drafts nothing that could stop.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct TargetKeys {}
-
-impl FurtherKeys for TargetKeys {
-    fn names() -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    fn read<'de, A: MapAccess<'de>>(&mut self, _: &str, _: &mut A) -> Result<bool, A::Error> {
-        Ok(false)
-    }
-
-    fn hint(key: &str) -> Option<String> {
-        let hint = match key {
-            "lenience" => {
-                "the target always verifies strictly, or its answers would change; remove it: `lenience` at the top \
-                 level loosens verification by the drafters"
-            }
-            "stop_rule" => "it ends the drafts of a drafter; give it to one of `drafters`",
-            "branches" => "the target drafts nothing; give it to one of `drafters`",
-            _ => return None,
-        };
-        Some(hint.to_owned())
-    }
-}
-
-/// Further keys of a drafter. Exactly one of `model`, `head` and the keys of the statistical kinds
-/// `K` is there.
-#[derive(Debug, Serialize)]
-#[serde(bound = "")]
-pub(crate) struct DrafterKeys<K> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) head: Option<HeadSource>,
     #[serde(flatten, serialize_with = "by_key")]
@@ -127,6 +72,16 @@ pub(crate) struct DrafterKeys<K> {
     pub(crate) kinds: PhantomData<K>,
 }
 
+const MODEL_KEYS: [&str; 7] = [
+    "model",
+    "name",
+    "tokenizer",
+    "dtype",
+    "cache_dtype",
+    "device",
+    "rule",
+];
+
 fn by_key<S: Serializer>(
     drafters: &[Arc<dyn DrafterConfig>],
     serializer: S,
@@ -134,9 +89,16 @@ fn by_key<S: Serializer>(
     serializer.collect_map(drafters.iter().map(|config| (config.own_key(), &**config)))
 }
 
-impl<K> Default for DrafterKeys<K> {
+impl<K> Default for Entry<K> {
     fn default() -> Self {
         Self {
+            model: None,
+            name: None,
+            tokenizer: None,
+            dtype: None,
+            cache_dtype: None,
+            device: None,
+            rule: None,
             head: None,
             statistical: Vec::new(),
             branches: None,
@@ -146,17 +108,41 @@ impl<K> Default for DrafterKeys<K> {
     }
 }
 
-impl<K: DrafterKinds> FurtherKeys for DrafterKeys<K> {
-    fn names() -> Vec<&'static str> {
-        let own = ["head", "branches", "stop_rule"];
-        own.into_iter().chain(K::KEYS.iter().copied()).collect()
+impl<K: DrafterKinds> Entry<K> {
+    /// Reads the value of `key`; `false`, with the map as it was, if no model has this key.
+    fn read_of_model<'de, A>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>
+    where
+        A: MapAccess<'de>,
+    {
+        let slots = [
+            &mut self.model,
+            &mut self.name,
+            &mut self.tokenizer,
+            &mut self.dtype,
+            &mut self.cache_dtype,
+            &mut self.device,
+            &mut self.rule,
+        ];
+        match MODEL_KEYS
+            .iter()
+            .zip(slots)
+            .find(|(known, _)| **known == key)
+        {
+            Some((_, slot)) => once(slot, key, map).map(|()| true),
+            None => Ok(false),
+        }
     }
 
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+    /// Reads the value of `key` as [`read_of_model`](Self::read_of_model) does, of the keys of
+    /// drafters alone.
+    fn read_of_drafter<'de, A>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>
+    where
+        A: MapAccess<'de>,
+    {
         match key {
-            "head" => once(&mut self.head, "head", map)?,
-            "branches" => once(&mut self.branches, "branches", map)?,
-            "stop_rule" => once(&mut self.stop_rule, "stop_rule", map)?,
+            "head" => once(&mut self.head, key, map)?,
+            "branches" => once(&mut self.branches, key, map)?,
+            "stop_rule" => once(&mut self.stop_rule, key, map)?,
             key => match K::next_value(key, map)? {
                 Some(config) => self.statistical.push(config),
                 None => return Ok(false),
@@ -164,124 +150,83 @@ impl<K: DrafterKinds> FurtherKeys for DrafterKeys<K> {
         }
         Ok(true)
     }
-
-    fn hint(key: &str) -> Option<String> {
-        match key {
-            "classifier" => Some("it is a stop rule: `stop_rule: { classifier: … }`".to_owned()),
-            "width" => Some("write it within the settings of the drafter".to_owned()),
-            _ => None,
-        }
-    }
 }
 
-fn once<'de, T, A>(slot: &mut Option<T>, key: &'static str, map: &mut A) -> Result<(), A::Error>
+fn once<'de, T, A>(slot: &mut Option<T>, key: &str, map: &mut A) -> Result<(), A::Error>
 where
     T: Deserialize<'de>,
     A: MapAccess<'de>,
 {
     if slot.is_some() {
-        return Err(A::Error::duplicate_field(key));
+        return Err(A::Error::custom(format!("duplicate field `{key}`")));
     }
     *slot = map.next_value()?;
     Ok(())
 }
 
-impl<'de, X: FurtherKeys> Deserialize<'de> for Entry<X> {
+impl<'de, K: DrafterKinds> Deserialize<'de> for Entry<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntryVisitor(PhantomData))
+        let (is_target, kinds) = (false, PhantomData);
+        deserializer.deserialize_map(EntryVisitor { is_target, kinds })
     }
 }
 
-struct EntryVisitor<X>(PhantomData<X>);
+fn target<'de, K: DrafterKinds, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Entry<K>, D::Error> {
+    let (is_target, kinds) = (true, PhantomData);
+    deserializer.deserialize_map(EntryVisitor { is_target, kinds })
+}
 
-impl<'de, X: FurtherKeys> Visitor<'de> for EntryVisitor<X> {
-    type Value = Entry<X>;
+/// Reads a map key by key. Unlike `flatten`, it keeps nothing back, so that errors have their line,
+/// and unknown keys are refused.
+struct EntryVisitor<K> {
+    is_target: bool,
+    kinds: PhantomData<K>,
+}
+
+impl<'de, K: DrafterKinds> Visitor<'de> for EntryVisitor<K> {
+    type Value = Entry<K>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map, as `model: …`")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let mut further = X::default();
-        let split = Split {
-            map,
-            of_model: &[],
-            further: &mut further,
-        };
-        let model = ModelKeys::deserialize(split)?;
-        Ok(Entry { model, further })
-    }
-}
-
-/// A map whose keys that are not of a model go to `further`. Unlike `flatten`, it keeps nothing
-/// back, so that errors have their line, and unknown keys are refused.
-struct Split<'a, A, X> {
-    map: A,
-    /// The keys of a model, once serde has said which.
-    of_model: &'static [&'static str],
-    further: &'a mut X,
-}
-
-impl<'de, A: MapAccess<'de>, X: FurtherKeys> Deserializer<'de> for Split<'_, A, X> {
-    type Error = A::Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, A::Error> {
-        MapAccessDeserializer::new(self.map).deserialize_any(visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, A::Error> {
-        visitor.visit_map(Split {
-            of_model: fields,
-            ..self
-        })
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
-        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-    }
-}
-
-impl<'de, A: MapAccess<'de>, X: FurtherKeys> MapAccess<'de> for Split<'_, A, X> {
-    type Error = A::Error;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<String>()? {
-            if self.of_model.contains(&key.as_str()) {
-                return seed.deserialize(key.into_deserializer()).map(Some);
-            }
-            if !self.further.read(&key, &mut self.map)? {
-                return Err(unknown_key::<X, _>(&key, self.of_model));
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry<K>, A::Error> {
+        let mut entry = Entry::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let is_known = entry.read_of_model(&key, &mut map)?
+                || (!self.is_target && entry.read_of_drafter(&key, &mut map)?);
+            if !is_known {
+                return Err(A::Error::custom(self.unknown(&key)));
             }
         }
-        Ok(None)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.map.next_value_seed(seed)
+        Ok(entry)
     }
 }
 
-fn unknown_key<X: FurtherKeys, E: Error>(key: &str, of_model: &[&str]) -> E {
-    if let Some(hint) = X::hint(key) {
-        return E::custom(format!("unknown field `{key}`: {hint}"));
+impl<K: DrafterKinds> EntryVisitor<K> {
+    /// What to say of an unknown key: what to do about it, or which ones there are.
+    fn unknown(&self, key: &str) -> String {
+        let hint = match (self.is_target, key) {
+            (true, "lenience") => {
+                "the target always verifies strictly, or its answers would change; remove it: \
+                 `lenience` at the top level loosens verification by the drafters"
+            }
+            (true, "stop_rule") => "it ends the drafts of a drafter; give it to one of `drafters`",
+            (true, "branches") => "the target drafts nothing; give it to one of `drafters`",
+            (false, "classifier") => "it is a stop rule: `stop_rule: { classifier: … }`",
+            (false, "width") => "write it within the settings of the drafter",
+            _ => {
+                let of_drafter = [&["head", "branches", "stop_rule"], K::KEYS].concat();
+                let further = of_drafter.iter().filter(|_| !self.is_target);
+                let known: Vec<&str> = MODEL_KEYS.iter().chain(further).copied().collect();
+                let known = known.join("`, `");
+                return format!("unknown field `{key}`, expected one of `{known}`");
+            }
+        };
+        format!("unknown field `{key}`: {hint}")
     }
-    let further = X::names();
-    let known: Vec<String> = of_model
-        .iter()
-        .chain(&further)
-        .map(|key| format!("`{key}`"))
-        .collect();
-    let known = known.join(", ");
-    E::custom(format!("unknown field `{key}`, expected one of {known}"))
 }
 
 /// Where the files of a head that drafts are.

@@ -33,11 +33,15 @@ pub(crate) fn model(text: &str, base: &Path) -> Result<ModelSource, Unknown> {
 /// # Errors
 /// [`Error::Source`](crate::Error::Source) for a text that is none of these.
 pub fn model_source(text: &str) -> crate::Result<ModelSource> {
-    model(text, Path::new("")).map_err(|(problem, cure)| crate::Error::Source {
+    model(text, Path::new("")).map_err(|unknown| names_nothing(text, unknown))
+}
+
+fn names_nothing(text: &str, (problem, cure): Unknown) -> crate::Error {
+    crate::Error::Source {
         text: text.to_owned(),
         problem,
         cure,
-    })
+    }
 }
 
 /// The bytes of a bigram table that is part of the program.
@@ -60,11 +64,7 @@ pub(crate) fn config(text: &str) -> crate::Result<Option<&'static str>> {
     let Some(name) = text.strip_prefix(EMBEDDED) else {
         return Ok(None);
     };
-    embedded::config(name).map_err(|(problem, cure)| crate::Error::Source {
-        text: text.to_owned(),
-        problem,
-        cure,
-    })
+    embedded::config(name).map_err(|unknown| names_nothing(text, unknown))
 }
 
 /// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`.

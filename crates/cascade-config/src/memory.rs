@@ -7,7 +7,6 @@ use cascade_core::Prompt;
 use cascade_models::{DType, DeviceSpec, FreeMemory, Head, MemoryEstimate, Model, Overcommit};
 
 use crate::config::{Config, Drafter, Neural};
-use crate::pool::lock;
 use crate::{Error, ModelPool, Result};
 
 /// Tokens of a prompt that the estimate counts, beside the new ones.
@@ -16,15 +15,12 @@ const PROMPT_TOKENS: usize = 1024;
 /// Texts that are generated at a time at most, unless somebody asks for more.
 const MOST_PLAIN_TEXTS: usize = 16;
 
-/// What the models on one device take.
+/// What a model takes of the memory of a device.
 struct Demand<'a> {
-    /// The first of them, which is opened to ask for its free memory.
+    spec: DeviceSpec,
     model: &'a Neural,
-    names: Vec<&'a str>,
-    total: MemoryEstimate,
-    /// The type of the weights that take most.
+    estimate: MemoryEstimate,
     dtype: DType,
-    largest: usize,
 }
 
 /// What the keys and values of a session take on one device.
@@ -79,26 +75,6 @@ impl CacheUse {
     }
 }
 
-impl<'a> Demand<'a> {
-    fn of(model: &'a Neural, estimate: MemoryEstimate, dtype: DType) -> Self {
-        Self {
-            model,
-            names: vec![&model.name],
-            total: estimate,
-            dtype,
-            largest: estimate.weights,
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.names.extend(other.names);
-        self.total = self.total.plus(other.total);
-        if other.largest > self.largest {
-            (self.dtype, self.largest) = (other.dtype, other.largest);
-        }
-    }
-}
-
 impl ModelPool {
     /// Refuses models that do not fit into the memory that can be had on their devices together, or
     /// warns of them, as far as that is known: downloads what is missing and reads the
@@ -112,7 +88,7 @@ impl ModelPool {
         models: impl Iterator<Item = (String, &'a Neural)>,
     ) -> Result<()> {
         let tokens = config.generation.max_new_tokens + PROMPT_TOKENS;
-        let mut demands: Vec<(DeviceSpec, Demand<'a>)> = Vec::new();
+        let mut demands: Vec<Demand<'a>> = Vec::new();
         let mut counted = Vec::new();
         for (key, neural) in models {
             let fail = |source| Error::model(&config.label, &key, source);
@@ -125,14 +101,20 @@ impl ModelPool {
             let estimate = self
                 .estimate(neural, tokens, config.max_nodes)
                 .map_err(fail)?;
-            let demand = Demand::of(neural, estimate, neural.dtype_on(spec == DeviceSpec::Cpu));
-            match demands.iter_mut().find(|(known, _)| *known == spec) {
-                Some((_, all)) => all.add(demand),
-                None => demands.push((spec, demand)),
-            }
+            demands.push(Demand {
+                spec,
+                model: neural,
+                estimate,
+                dtype: neural.dtype_on(spec == DeviceSpec::Cpu),
+            });
         }
-        let mut demands = demands.iter();
-        demands.try_for_each(|(spec, demand)| self.check_demand(config, *spec, demand))
+        while let Some(spec) = demands.first().map(|demand| demand.spec) {
+            let (of_device, others): (Vec<_>, Vec<_>) =
+                demands.into_iter().partition(|demand| demand.spec == spec);
+            self.check_demands(config, spec, &of_device)?;
+            demands = others;
+        }
+        Ok(())
     }
 
     /// What to say if so many sessions of so many tokens, on weights that are loaded, may take more
@@ -241,32 +223,39 @@ impl ModelPool {
         Ok(by_device)
     }
 
-    fn check_demand(&self, config: &Config, spec: DeviceSpec, demand: &Demand<'_>) -> Result<()> {
-        let opened = self
-            .device(demand.model)
-            .map_err(|source| Error::model(&config.label, "device", source))?;
-        let free = opened.device.free_memory();
-        let Some(free) = free.filter(|free| demand.total.total() > free.bytes) else {
+    /// Checks what models take of one device together.
+    fn check_demands(
+        &self,
+        config: &Config,
+        spec: DeviceSpec,
+        demands: &[Demand<'_>],
+    ) -> Result<()> {
+        let estimates = demands.iter().map(|demand| demand.estimate);
+        let largest = demands.iter().rev().max_by_key(|of| of.estimate.weights);
+        let (Some(needed), Some(largest)) = (estimates.reduce(MemoryEstimate::plus), largest)
+        else {
             return Ok(());
         };
-        let (models, needed) = (demand.names.join(", "), demand.total);
+        let opened = self
+            .device(largest.model)
+            .map_err(|source| Error::model(&config.label, "device", source))?;
+        let free = opened.device.free_memory();
+        let Some(free) = free.filter(|free| needed.total() > free.bytes) else {
+            return Ok(());
+        };
+        let names: Vec<_> = demands.iter().map(|of| of.model.name.as_str()).collect();
+        let models = names.join(", ");
         match self.options.overcommit {
             Overcommit::Refuse => Err(Error::Memory {
                 file: config.label.clone(),
                 models,
                 needed,
                 device: spec,
-                smaller: demand.dtype.smaller_on(spec == DeviceSpec::Cpu),
+                smaller: largest.dtype.smaller_on(spec == DeviceSpec::Cpu),
                 free: Box::new(free),
             }),
             Overcommit::Allow => Ok(()),
             _ => {
-                let mut said = lock(&self.too_large);
-                let names = demand.names.iter().map(|&name| name.to_owned());
-                // Drafters are looked at again after the target is loaded.
-                if names.filter(|name| said.insert(name.clone())).count() == 0 {
-                    return Ok(());
-                }
                 self.notices().say(&format!(
                     "{models} take about {needed} on {spec}, and {free}; loading may fail, or the system may end this \
                      process or another"

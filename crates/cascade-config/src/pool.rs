@@ -1,6 +1,6 @@
 //! Models and tables, each opened once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -97,16 +97,14 @@ pub struct ModelPool {
     pub(crate) options: AssembleOptions,
     /// What cascades have said, each once for all of them.
     said: Arc<Mutex<BTreeSet<String>>>,
-    /// Models that were said not to fit into memory.
-    pub(crate) too_large: Mutex<HashSet<String>>,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
-    models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
-    heads: Mutex<Vec<LoadedHead>>,
+    models: Cache<ModelKey, Arc<LoadedModel>>,
+    heads: Cache<HeadKey, Arc<Head>>,
     /// What forwards of a model cost that texts share, as a target or as a drafter.
-    prices: Mutex<Vec<(ModelKey, bool, SharedPrices)>>,
+    prices: Cache<(ModelKey, bool), SharedPrices>,
     /// Files of models that have been looked for, so that the hub is asked once.
-    located: Mutex<Vec<(ModelKey, ModelFiles)>>,
-    tables: Mutex<HashMap<TableLocator, Arc<NgramTable>>>,
+    located: Cache<ModelKey, ModelFiles>,
+    tables: Cache<TableLocator, Arc<NgramTable>>,
     /// By the name of the drafter.
     stand_ins: HashMap<String, StandIn>,
 }
@@ -122,11 +120,45 @@ pub struct StandIn {
     pub session: Arc<dyn Fn() -> Box<dyn Scorer + Send> + Send + Sync>,
 }
 
+/// What is made once for each key, and then shared.
+struct Cache<K, T>(Mutex<Vec<(K, T)>>);
+
+impl<K: PartialEq, T: Clone> Cache<K, T> {
+    fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn find(&self, is_it: impl Fn(&K) -> bool) -> Option<T> {
+        let known = lock(&self.0);
+        let found = known.iter().find(|(key, _)| is_it(key));
+        found.map(|(_, value)| value.clone())
+    }
+
+    fn get<E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut known = lock(&self.0);
+        if let Some((_, value)) = known.iter().find(|(known, _)| *known == key) {
+            return Ok(value.clone());
+        }
+        let value = make()?;
+        known.push((key, value.clone()));
+        Ok(value)
+    }
+}
+
 /// A head, and the model that it reads.
-struct LoadedHead {
-    key: ModelKey,
+struct HeadKey {
+    own: ModelKey,
     target: Arc<Model>,
-    head: Arc<Head>,
+}
+
+impl PartialEq for HeadKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.own == other.own && Arc::ptr_eq(&self.target, &other.target)
+    }
 }
 
 /// What two models must share to be one.
@@ -146,13 +178,12 @@ impl ModelPool {
             spec: device,
             options: options.clone(),
             said: Arc::default(),
-            too_large: Mutex::default(),
             devices: Mutex::default(),
-            models: Mutex::default(),
-            heads: Mutex::default(),
-            prices: Mutex::default(),
-            located: Mutex::default(),
-            tables: Mutex::default(),
+            models: Cache::new(),
+            heads: Cache::new(),
+            prices: Cache::new(),
+            located: Cache::new(),
+            tables: Cache::new(),
             stand_ins: HashMap::new(),
         }
     }
@@ -201,19 +232,10 @@ impl ModelPool {
     /// # Errors
     /// A device that is not there.
     pub fn measured(&self, neural: &Neural) -> cascade_models::Result<Measured> {
-        let opened = self.device(neural)?;
-        let on_cpu = opened.device.is_cpu();
-        Ok(Measured {
-            model: neural.source.to_string(),
-            dtype: neural.dtype_on(!opened.device.is_gpu()).as_str().to_owned(),
-            cache_dtype: match neural.cache_dtype {
-                Some(cache) => cache.as_str().to_owned(),
-                None if on_cpu => CacheType::F32.as_str().to_owned(),
-                None => "default".to_owned(),
-            },
-            device: opened.spec.to_string(),
-            threads: if on_cpu { compute_threads() } else { 1 },
-        })
+        let device = self.device(neural)?.device;
+        let dtype = neural.dtype_on(!device.is_gpu());
+        let model = neural.source.to_string();
+        Ok(Measured::new(model, dtype, neural.cache_dtype, &device))
     }
 
     /// Costs of these models that were measured before, as far as there are files of them.
@@ -275,13 +297,9 @@ impl ModelPool {
     pub fn model(&self, neural: &Neural) -> cascade_models::Result<Arc<LoadedModel>> {
         let key = self.key(neural)?;
         let files = self.files(neural)?;
-        let mut models = lock(&self.models);
-        if let Some((_, model)) = models.iter().find(|(known, _)| *known == key) {
-            return Ok(Arc::clone(model));
-        }
-        let model = Arc::new(load_files(files, &self.load_options(neural)?)?);
-        models.push((key, Arc::clone(&model)));
-        Ok(model)
+        self.models.get(key, || {
+            load_files(files, &self.load_options(neural)?).map(Arc::new)
+        })
     }
 
     /// What texts that share the forwards of a model know of their prices; the same each time.
@@ -293,17 +311,8 @@ impl ModelPool {
         neural: &Neural,
         is_target: bool,
     ) -> cascade_models::Result<SharedPrices> {
-        let key = self.key(neural)?;
-        let mut prices = lock(&self.prices);
-        let known = prices
-            .iter()
-            .find(|known| known.0 == key && known.1 == is_target);
-        if let Some((.., prices)) = known {
-            return Ok(prices.clone());
-        }
-        let new = SharedPrices::default();
-        prices.push((key, is_target, new.clone()));
-        Ok(new)
+        let key = (self.key(neural)?, is_target);
+        self.prices.get(key, || Ok(SharedPrices::default()))
     }
 
     /// A head over `target`: loaded if it is new, shared if it has been loaded.
@@ -315,22 +324,14 @@ impl ModelPool {
         neural: &Neural,
         target: &Arc<Model>,
     ) -> cascade_models::Result<Arc<Head>> {
-        let key = self.key(neural)?;
         let files = self.files(neural)?;
-        let mut heads = lock(&self.heads);
-        let mut all = heads.iter();
-        if let Some(known) =
-            all.find(|known| known.key == key && Arc::ptr_eq(&known.target, target))
-        {
-            return Ok(Arc::clone(&known.head));
-        }
-        let head = Arc::new(load_head(files, target, &self.load_options(neural)?)?);
-        heads.push(LoadedHead {
-            key,
+        let key = HeadKey {
+            own: self.key(neural)?,
             target: Arc::clone(target),
-            head: Arc::clone(&head),
-        });
-        Ok(head)
+        };
+        self.heads.get(key, || {
+            load_head(files, target, &self.load_options(neural)?).map(Arc::new)
+        })
     }
 
     /// Refuses a head that does not fit its target, before either is loaded.
@@ -363,9 +364,7 @@ impl ModelPool {
     /// A model that has been loaded.
     pub(crate) fn loaded(&self, neural: &Neural) -> Option<Arc<LoadedModel>> {
         let key = self.key(neural).ok()?;
-        let models = lock(&self.models);
-        let known = models.iter().find(|(known, _)| *known == key);
-        known.map(|(_, model)| Arc::clone(model))
+        self.models.find(|known| *known == key)
     }
 
     /// The tokenizer of a configuration's target, whether that has been loaded or not; `None` if it
@@ -399,9 +398,8 @@ impl ModelPool {
     }
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
-        let heads = lock(&self.heads);
-        let head = heads.iter().any(|known| known.key == *key);
-        head || lock(&self.models).iter().any(|(known, _)| known == key)
+        let head = self.heads.find(|known| known.own == *key);
+        head.is_some() || self.models.find(|known| known == key).is_some()
     }
 
     pub(crate) fn key(&self, neural: &Neural) -> cascade_models::Result<ModelKey> {
@@ -417,13 +415,8 @@ impl ModelPool {
 
     fn files(&self, neural: &Neural) -> cascade_models::Result<ModelFiles> {
         let key = self.key(neural)?;
-        let mut located = lock(&self.located);
-        if let Some((_, files)) = located.iter().find(|(known, _)| *known == key) {
-            return Ok(files.clone());
-        }
-        let files = locate(&neural.source, &self.load_options(neural)?)?;
-        located.push((key, files.clone()));
-        Ok(files)
+        self.located
+            .get(key, || locate(&neural.source, &self.load_options(neural)?))
     }
 
     fn load_options(&self, neural: &Neural) -> cascade_models::Result<LoadOptions> {
@@ -452,19 +445,15 @@ impl ModelPool {
         locator: &TableLocator,
         vocabulary: &Fingerprint,
     ) -> cascade_ngram::Result<Arc<NgramTable>> {
-        let mut tables = lock(&self.tables);
-        if let Some(table) = tables.get(locator) {
-            table.check_tokenizer(vocabulary)?;
-            return Ok(Arc::clone(table));
-        }
-        let table = Arc::new(open_table(locator, vocabulary)?);
-        tables.insert(locator.clone(), Arc::clone(&table));
+        let open = || open_table(locator, vocabulary).map(Arc::new);
+        let table = self.tables.get(locator.clone(), open)?;
+        table.check_tokenizer(vocabulary)?;
         Ok(table)
     }
 }
 
 /// A thread that panicked while it loaded has added nothing.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

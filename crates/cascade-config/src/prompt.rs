@@ -15,8 +15,7 @@ pub use error::PromptError;
 /// How a question becomes the text that a model is asked to continue.
 ///
 /// Greedy output depends on every byte of a prompt, spaces before a line's end included, so these
-/// are fixed: a template is never changed, only joined by another one. In the forms below, `\n` is
-/// a newline and ends of lines carry no space that is not shown.
+/// are fixed: a template is never changed, only joined by another one.
 ///
 /// The Vicuna templates put messages into the conversation of Vicuna v1.1, as FastChat's
 /// `vicuna_v1.1` does: `A chat between a curious user and an artificial intelligence assistant. The
@@ -28,21 +27,16 @@ pub use error::PromptError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PromptTemplate {
-    /// `t5-gsm8k`: `"Reason the math question below step by step. Question: {question}.\n Answer:
-    /// "`
+    /// `t5-gsm8k`: questions step by step, as Cascade Speculative Drafting asks T5.
     T5Gsm8k,
-    /// `t5-mmlu`: `"Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n Let's think
-    /// step by step. "`
+    /// `t5-mmlu`: multiple choice step by step, as Cascade Speculative Drafting asks T5.
     T5Mmlu,
-    /// `vicuna-gsm8k`: `"Reason the math question step by step. Question: {question}\n Answer: "`
-    /// as a message.
+    /// `vicuna-gsm8k`: questions step by step as a message.
     VicunaGsm8k,
-    /// `vicuna-mmlu`: `"Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C)
-    /// {c} (D) {d}\n Answer: \n"` as a message.
+    /// `vicuna-mmlu`: multiple choice step by step as a message.
     VicunaMmlu,
-    /// `problem`: `"Question: {question} Answer:"`, and of multiple choice `"Question: {question}
-    /// {a} (A), {b} (B), {c} (C) or {d} (D)? Answer:"`, all in one line: what the demo models are
-    /// trained on. A text is asked as a question.
+    /// `problem`: questions and multiple choice in one line: what the demo models are trained on. A
+    /// text is asked as a question.
     Problem,
     /// `raw`: a text, or the beginning of a program, as it is. So HumanEval is asked by its authors
     /// (Chen et al., 2021) and by DISCO (Appendix B.2).
@@ -50,35 +44,25 @@ pub enum PromptTemplate {
     /// `vicuna`: texts as messages, turn by turn. So MT-bench and Spec-Bench are asked by their
     /// authors.
     Vicuna,
-    /// `vicuna-humaneval`: `"Create a Python script for this problem:\n{prompt}"` as a message:
-    /// WizardCoder's words, which SpecDec++ uses too (within the instruction format of those
-    /// models).
+    /// `vicuna-humaneval`: the beginning of a program as a message in WizardCoder's words, which
+    /// SpecDec++ uses too (within the instruction format of those models).
     VicunaHumanEval,
-    /// `mbpp`: `"\"\"\"\n{text}\n{first test}\n\"\"\"\n"`, a docstring with one test: InCoder's
-    /// form (Fried et al., 2023), as the BigCode evaluation harness has it and DISCO uses it
-    /// (Appendix B.1).
+    /// `mbpp`: a docstring with one test: InCoder's form (Fried et al., 2023), as the BigCode
+    /// evaluation harness has it and DISCO uses it (Appendix B.1).
     Mbpp,
-    /// `vicuna-mbpp`: `"You are an expert Python programmer, and here is your task: {text} Your
-    /// code should pass these tests:\n\n{tests, one per line}\n"` as a message: the words of MBPP's
-    /// authors (Austin et al., 2021), without the `[BEGIN]` that their examples end with.
+    /// `vicuna-mbpp`: a task and its tests as a message: the words of MBPP's authors (Austin et
+    /// al., 2021), without the `[BEGIN]` that their examples end with.
     VicunaMbpp,
-    /// `alpaca`: Stanford Alpaca's own (its `train.py`), which DISCO uses (Appendix B.4): `"Below
-    /// is an instruction that describes a task. Write a response that appropriately completes the
-    /// request.\n\n### Instruction:\n{instruction}\n\n### Response:"`, or with an input `"Below is
-    /// an instruction that describes a task, paired with an input that provides further context.
-    /// Write a response that appropriately completes the request.\n\n###
-    /// Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:"`.
+    /// `alpaca`: Stanford Alpaca's own form (its `train.py`), which DISCO uses (Appendix B.4).
     Alpaca,
-    /// `vicuna-alpaca`: `"{instruction}"`, or with an input `"{instruction}\nInput: {input}"`, as a
-    /// message: SpecDec++'s form (its `gen_dataset.py`) for chat models.
+    /// `vicuna-alpaca`: an instruction as a message: SpecDec++'s form (its `gen_dataset.py`) for
+    /// chat models.
     VicunaAlpaca,
-    /// `cnn-dailymail`: `"Summarize:\n{article}\nSummary:\n"`, as DISCO asks (Figure 8).
+    /// `cnn-dailymail`: an article to summarize, as DISCO asks (Figure 8).
     CnnDailyMail,
-    /// `t5-cnn-dailymail`: `"summarize: {article}"`, the prefix that T5 was trained with (Raffel et
-    /// al., 2020, Appendix D).
+    /// `t5-cnn-dailymail`: the prefix that T5 was trained with (Raffel et al., 2020, Appendix D).
     T5CnnDailyMail,
-    /// `vicuna-cnn-dailymail`: `"Summarize: {article}"` as a message, as in Spec-Bench's part of
-    /// CNN/DailyMail.
+    /// `vicuna-cnn-dailymail`: an article as a message, as in Spec-Bench's part of CNN/DailyMail.
     VicunaCnnDailyMail,
 }
 
@@ -132,25 +116,27 @@ impl PromptTemplate {
         Self::VicunaCnnDailyMail,
     ];
 
+    const NAMES: [&'static str; 15] = [
+        "t5-gsm8k",
+        "t5-mmlu",
+        "vicuna-gsm8k",
+        "vicuna-mmlu",
+        "problem",
+        "raw",
+        "vicuna",
+        "vicuna-humaneval",
+        "mbpp",
+        "vicuna-mbpp",
+        "alpaca",
+        "vicuna-alpaca",
+        "cnn-dailymail",
+        "t5-cnn-dailymail",
+        "vicuna-cnn-dailymail",
+    ];
+
     /// The name that it goes by.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::T5Gsm8k => "t5-gsm8k",
-            Self::T5Mmlu => "t5-mmlu",
-            Self::VicunaGsm8k => "vicuna-gsm8k",
-            Self::VicunaMmlu => "vicuna-mmlu",
-            Self::Problem => "problem",
-            Self::Raw => "raw",
-            Self::Vicuna => "vicuna",
-            Self::VicunaHumanEval => "vicuna-humaneval",
-            Self::Mbpp => "mbpp",
-            Self::VicunaMbpp => "vicuna-mbpp",
-            Self::Alpaca => "alpaca",
-            Self::VicunaAlpaca => "vicuna-alpaca",
-            Self::CnnDailyMail => "cnn-dailymail",
-            Self::T5CnnDailyMail => "t5-cnn-dailymail",
-            Self::VicunaCnnDailyMail => "vicuna-cnn-dailymail",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// The template of a name.
@@ -158,30 +144,66 @@ impl PromptTemplate {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// The kinds of content that it applies to.
-    pub const fn accepted(self) -> &'static [ContentKind] {
-        match self {
-            Self::T5Gsm8k | Self::VicunaGsm8k => &[ContentKind::Question],
-            Self::T5Mmlu | Self::VicunaMmlu => &[ContentKind::MultipleChoice],
-            Self::Problem => &[
-                ContentKind::Question,
-                ContentKind::MultipleChoice,
-                ContentKind::Text,
-            ],
-            Self::Raw => &[ContentKind::Text, ContentKind::Code],
-            Self::Vicuna => &[ContentKind::Text, ContentKind::Conversation],
-            Self::VicunaHumanEval => &[ContentKind::Code],
-            Self::Mbpp | Self::VicunaMbpp => &[ContentKind::Task],
-            Self::Alpaca | Self::VicunaAlpaca => &[ContentKind::Instruction],
-            Self::CnnDailyMail | Self::T5CnnDailyMail | Self::VicunaCnnDailyMail => {
-                &[ContentKind::Article]
+    /// The words around content of a kind, if it applies to it. `{}` is the text of a turn, and
+    /// `{name}` another part of the content. Instructions with an input have words of their own.
+    fn words(self, kind: ContentKind, has_input: bool) -> Option<&'static str> {
+        use ContentKind as Kind;
+        Some(match (self, kind) {
+            (Self::T5Gsm8k, Kind::Question) => {
+                "Reason the math question below step by step. Question: {}.\n Answer: "
             }
-        }
+            (Self::T5Mmlu, Kind::MultipleChoice) => {
+                "Question: {}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n \
+                 Let's think step by step. "
+            }
+            (Self::VicunaGsm8k, Kind::Question) => {
+                "Reason the math question step by step. Question: {}\n Answer: "
+            }
+            (Self::VicunaMmlu, Kind::MultipleChoice) => {
+                "Answer the question step by step: \
+                 Question: {}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n"
+            }
+            (Self::Problem, Kind::Question | Kind::Text) => "Question: {} Answer:",
+            (Self::Problem, Kind::MultipleChoice) => {
+                "Question: {} {a} (A), {b} (B), {c} (C) or {d} (D)? Answer:"
+            }
+            (Self::Raw, Kind::Text | Kind::Code) => "{}",
+            (Self::Vicuna, Kind::Text | Kind::Conversation) => "{}",
+            _ => return self.words_of_task(kind, has_input),
+        })
+    }
+
+    fn words_of_task(self, kind: ContentKind, has_input: bool) -> Option<&'static str> {
+        use ContentKind as Kind;
+        Some(match (self, kind) {
+            (Self::VicunaHumanEval, Kind::Code) => "Create a Python script for this problem:\n{}",
+            (Self::Mbpp, Kind::Task) => "\"\"\"\n{}\n{first test}\"\"\"\n",
+            (Self::VicunaMbpp, Kind::Task) => {
+                "You are an expert Python programmer, and here is your task: {} \
+                 Your code should pass these tests:\n\n{tests}\n"
+            }
+            (Self::Alpaca, Kind::Instruction) if has_input => {
+                "Below is an instruction that describes a task, paired with an input that provides \
+                 further context. Write a response that appropriately completes the request.\n\n\
+                 ### Instruction:\n{}\n\n### Input:\n{input}\n\n### Response:"
+            }
+            (Self::Alpaca, Kind::Instruction) => {
+                "Below is an instruction that describes a task. \
+                 Write a response that appropriately completes the request.\n\n\
+                 ### Instruction:\n{}\n\n### Response:"
+            }
+            (Self::VicunaAlpaca, Kind::Instruction) if has_input => "{}\nInput: {input}",
+            (Self::VicunaAlpaca, Kind::Instruction) => "{}",
+            (Self::CnnDailyMail, Kind::Article) => "Summarize:\n{}\nSummary:\n",
+            (Self::T5CnnDailyMail, Kind::Article) => "summarize: {}",
+            (Self::VicunaCnnDailyMail, Kind::Article) => "Summarize: {}",
+            _ => return None,
+        })
     }
 
     /// Whether it applies to content of a kind.
     pub fn accepts(self, kind: ContentKind) -> bool {
-        self.accepted().contains(&kind)
+        self.words(kind, false).is_some()
     }
 
     /// The template of a text that someone types where this one is configured:
@@ -195,24 +217,8 @@ impl PromptTemplate {
     }
 
     /// Whether it makes a conversation, in which several turns have their place.
-    pub const fn is_conversation(self) -> bool {
-        match self {
-            Self::Vicuna
-            | Self::VicunaGsm8k
-            | Self::VicunaMmlu
-            | Self::VicunaHumanEval
-            | Self::VicunaMbpp
-            | Self::VicunaAlpaca
-            | Self::VicunaCnnDailyMail => true,
-            Self::Problem
-            | Self::Raw
-            | Self::T5Gsm8k
-            | Self::T5Mmlu
-            | Self::Mbpp
-            | Self::Alpaca
-            | Self::CnnDailyMail
-            | Self::T5CnnDailyMail => false,
-        }
+    pub fn is_conversation(self) -> bool {
+        self.name().starts_with("vicuna")
     }
 
     /// Number of turns that it asks: all of them in a conversation, otherwise one.
@@ -260,7 +266,7 @@ impl PromptTemplate {
         Ok(if self.is_conversation() {
             vicuna::conversation(&messages, answers)
         } else {
-            messages.into_iter().next().unwrap_or_default().into_owned()
+            messages.into_iter().next().unwrap_or_default()
         })
     }
 
@@ -271,109 +277,49 @@ impl PromptTemplate {
         let kind = content.kind();
         let mut templates = Self::ALL.into_iter();
         let template = templates.find(|t| t.is_conversation() && t.accepts(kind))?;
-        let messages = template.messages(content)?;
-        Some(messages.into_iter().map(Cow::into_owned).collect())
+        template.messages(content)
     }
 
     /// What the user says in each turn: once at least, unless the content is of a kind that is not
     /// accepted.
-    fn messages(self, content: &Content) -> Option<Vec<Cow<'_, str>>> {
-        let only = match (self, content) {
-            (Self::Raw | Self::Vicuna, Content::Text(turns)) => {
-                return Some(turns.iter().map(Cow::Borrowed).collect());
-            }
-            (Self::Vicuna, Content::Conversation(_)) => {
-                return Some(content.turns().into_iter().map(Cow::Borrowed).collect());
-            }
-            (Self::Problem, Content::Text(turns)) => self.question(turns.first())?,
-            (Self::Raw, Content::Code(code)) => return Some(vec![Cow::Borrowed(code)]),
-            (_, Content::Question(question)) => self.question(question)?,
-            (_, Content::MultipleChoice { question, choices }) => self.choice(question, choices)?,
-            (Self::VicunaHumanEval, Content::Code(code)) => {
-                format!("Create a Python script for this problem:\n{code}")
-            }
-            (_, Content::Task { description, tests }) => self.task(description, tests)?,
-            (_, Content::Instruction { instruction, input }) => {
-                self.instruction(instruction, input.as_deref())?
-            }
-            (_, Content::Article(article)) => self.article(article)?,
-            _ => return None,
-        };
-        Some(vec![Cow::Owned(only)])
+    fn messages(self, content: &Content) -> Option<Vec<String>> {
+        let has_input = matches!(content, Content::Instruction { input: Some(_), .. });
+        let words = self.words(content.kind(), has_input)?;
+        let turns = content.turns().into_iter();
+        Some(turns.map(|turn| filled(words, turn, content)).collect())
     }
+}
 
-    fn question(self, question: &str) -> Option<String> {
-        match self {
-            Self::T5Gsm8k => Some(format!(
-                "Reason the math question below step by step. Question: {question}.\n Answer: "
-            )),
-            Self::VicunaGsm8k => Some(format!(
-                "Reason the math question step by step. Question: {question}\n Answer: "
-            )),
-            Self::Problem => Some(format!("Question: {question} Answer:")),
-            _ => None,
-        }
+/// The words of a template with a turn and the other parts of its content in their places.
+fn filled(words: &str, turn: &str, content: &Content) -> String {
+    let mut parts = words.split(['{', '}']);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    while let (Some(place), Some(words)) = (parts.next(), parts.next()) {
+        text.push_str(&part(place, turn, content));
+        text.push_str(words);
     }
+    text
+}
 
-    fn choice(self, question: &str, [a, b, c, d]: &[String; 4]) -> Option<String> {
-        match self {
-            #[rustfmt::skip]
-            Self::T5Mmlu => Some(format!(
-                "Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n Let's think step by step. "
-            )),
-            #[rustfmt::skip]
-            Self::VicunaMmlu => Some(format!(
-                "Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n"
-            )),
-            Self::Problem => Some(format!(
-                "Question: {question} {a} (A), {b} (B), {c} (C) or {d} (D)? Answer:"
-            )),
-            _ => None,
+fn part<'c>(place: &str, turn: &'c str, content: &'c Content) -> Cow<'c, str> {
+    match (place, content) {
+        ("a" | "b" | "c" | "d", Content::MultipleChoice { choices, .. }) => {
+            let letters = ["a", "b", "c", "d"].into_iter().zip(choices);
+            letters
+                .filter(|(letter, _)| *letter == place)
+                .map(|(_, choice)| choice.as_str())
+                .collect()
         }
-    }
-
-    fn task(self, description: &str, tests: &[String]) -> Option<String> {
-        match self {
-            Self::Mbpp => {
-                let test: String = tests.iter().take(1).map(|t| format!("{t}\n")).collect();
-                Some(format!("\"\"\"\n{description}\n{test}\"\"\"\n"))
-            }
-            Self::VicunaMbpp => {
-                let tests = tests.join("\n");
-                Some(format!(
-                    "You are an expert Python programmer, and here is your task: {description} \
-                     Your code should pass these tests:\n\n{tests}\n"
-                ))
-            }
-            _ => None,
+        ("first test", Content::Task { tests, .. }) => tests
+            .iter()
+            .take(1)
+            .map(|test| format!("{test}\n"))
+            .collect(),
+        ("tests", Content::Task { tests, .. }) => tests.join("\n").into(),
+        ("input", Content::Instruction { input, .. }) => {
+            input.as_deref().unwrap_or_default().into()
         }
-    }
-
-    fn instruction(self, instruction: &str, input: Option<&str>) -> Option<String> {
-        match (self, input) {
-            (Self::Alpaca, None) => Some(format!(
-                "Below is an instruction that describes a task. \
-                 Write a response that appropriately completes the request.\n\n\
-                 ### Instruction:\n{instruction}\n\n### Response:"
-            )),
-            (Self::Alpaca, Some(input)) => Some(format!(
-                "Below is an instruction that describes a task, paired with an input that provides further context. \
-                 Write a response that appropriately completes the request.\n\n\
-                 ### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:"
-            )),
-            (Self::VicunaAlpaca, None) => Some(instruction.to_owned()),
-            (Self::VicunaAlpaca, Some(input)) => Some(format!("{instruction}\nInput: {input}")),
-            _ => None,
-        }
-    }
-
-    fn article(self, article: &str) -> Option<String> {
-        match self {
-            Self::CnnDailyMail => Some(format!("Summarize:\n{article}\nSummary:\n")),
-            Self::T5CnnDailyMail => Some(format!("summarize: {article}")),
-            Self::VicunaCnnDailyMail => Some(format!("Summarize: {article}")),
-            _ => None,
-        }
+        _ => turn.into(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! From a file and its entries to a checked configuration.
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use cascade_engine::{
@@ -11,11 +13,11 @@ use cascade_ngram::{Builtin, DrafterConfig, DrafterKinds, TableLocator};
 
 use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
-use crate::file::{BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, KEntry, ModelKeys};
+use crate::file::{BranchesEntry, Entry, File, GenerationEntry, KEntry};
 use crate::locator::last_part;
 use crate::stop_rule::StopRuleEntry;
 use crate::{
-    locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
+    locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings,
     ScheduleConfig, StopRuleConfig,
 };
 
@@ -33,18 +35,10 @@ impl Config {
     /// # Errors
     /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with::<Builtin>(path)
-    }
-
-    /// Reads a file as [`open`](Self::open) does, with drafters of the kinds `K`.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with<K: DrafterKinds>(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let label = path.display().to_string();
         if let Some(text) = locator::config(&label)? {
-            return Self::parse_with::<K>(text, &label, "");
+            return Self::parse(text, &label, "");
         }
         let text = cascade_core::fs::read_text(path, LARGEST_CONFIG).map_err(|source| {
             Error::Unreadable {
@@ -52,7 +46,7 @@ impl Config {
                 source,
             }
         })?;
-        Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
+        Self::parse(&text, &label, path.parent().unwrap_or(Path::new("")))
     }
 
     /// Reads YAML. `label` names the configuration in messages, and paths that start with a dot are
@@ -108,7 +102,7 @@ impl Reader<'_> {
             generation,
             device,
         } = file;
-        let target = self.target(target.model)?;
+        let target = self.target(target)?;
         let drafters = self.drafters(drafters, &target)?;
         let max_nodes = match tree.max_nodes {
             Some(nodes) => self.positive("tree.max_nodes", nodes)?,
@@ -123,7 +117,9 @@ impl Reader<'_> {
             statistical_lenience: self.lenience("statistical_lenience", statistical_lenience)?,
             placement: tree.placement,
             max_nodes,
-            prompt: self.prompt(prompt)?,
+            prompt: self
+                .parsed("prompt", prompt, "`raw` is the default")?
+                .unwrap_or(PromptTemplate::Raw),
             generation: self.generation(&generation)?,
             device: self.device("device", device)?.unwrap_or_default(),
         };
@@ -133,7 +129,7 @@ impl Reader<'_> {
 
     fn drafters<K: DrafterKinds>(
         &self,
-        entries: Vec<Entry<DrafterKeys<K>>>,
+        entries: Vec<Entry<K>>,
         target: &Neural,
     ) -> Result<Vec<Drafter>> {
         let entries = entries.into_iter().enumerate();
@@ -150,9 +146,9 @@ impl Reader<'_> {
         Error::cascade(self.label, source)
     }
 
-    fn target(&self, mut keys: ModelKeys) -> Result<Neural> {
-        match keys.model.take() {
-            Some(model) => self.neural("target", &model, keys),
+    fn target<K>(&self, mut entry: Entry<K>) -> Result<Neural> {
+        match entry.model.take() {
+            Some(model) => self.neural("target", ("model", &model), entry),
             None => Err(self.error(
                 "target.model",
                 "it is missing",
@@ -161,73 +157,62 @@ impl Reader<'_> {
         }
     }
 
-    fn neural(&self, key: &str, model: &str, keys: ModelKeys) -> Result<Neural> {
-        let own = |own: &str| format!("{key}.{own}");
-        let source = self.source(&own("model"), model)?;
-        self.neural_at(key, source, last_part(model), keys)
-    }
-
     /// A head over `target`, in the place that `text` names.
-    fn head(&self, key: &str, text: &str, keys: ModelKeys, target: &Neural) -> Result<Neural> {
-        let at = format!("{key}.head");
-        if keys.tokenizer.is_some() {
+    fn head<K>(&self, key: &str, text: &str, entry: Entry<K>, target: &Neural) -> Result<Neural> {
+        if entry.tokenizer.is_some() {
             let cure = "remove it: a head has the tokenizer of its target";
             return Err(self.error(&format!("{key}.tokenizer"), "it is beside `head`", cure));
         }
-        let source = self.source(&at, text)?;
-        if let ModelSource::File(_) = source {
+        let mut head = self.neural(key, ("head", text), entry)?;
+        if let ModelSource::File(_) = head.source {
             let cure = "give the folder with config.json and its weights as released";
-            return Err(self.error(&at, "it is a GGUF file, in which no heads are read", cure));
+            let problem = "it is a GGUF file, in which no heads are read";
+            return Err(self.error(&format!("{key}.head"), problem, cure));
         }
-        let head = Neural::head(source.clone(), target);
-        Ok(Neural {
-            tokenizer: head.tokenizer,
-            is_head: true,
-            ..self.neural_at(key, source, last_part(text), keys)?
-        })
+        head.tokenizer = Some(target.tokenizer_source().clone());
+        head.is_head = true;
+        Ok(head)
     }
 
-    fn neural_at(
-        &self,
-        key: &str,
-        source: ModelSource,
-        name: String,
-        keys: ModelKeys,
-    ) -> Result<Neural> {
-        let own = |own: &str| format!("{key}.{own}");
-        let wrong = |own: &str| {
-            let (file, key) = (self.label.to_owned(), format!("{key}.{own}"));
-            move |source| Error::Model {
-                file,
-                key,
-                source: Box::new(source),
-            }
-        };
-        let tokenizer = keys
+    /// The model that the text behind the key `own` of an entry names.
+    fn neural<K>(&self, key: &str, (own, text): (&str, &str), entry: Entry<K>) -> Result<Neural> {
+        let at = |own: &str| format!("{key}.{own}");
+        let wrong = |own: &str, source| Error::model(self.label, &at(own), source);
+        let tokenizer = entry
             .tokenizer
-            .map(|text| self.source(&own("tokenizer"), &text));
-        let dtype = keys.dtype.as_deref().map(parse_dtype).transpose();
-        let cache_dtype = keys.cache_dtype.as_deref().map(parse_cache_type);
+            .map(|text| self.source(&at("tokenizer"), &text));
+        let dtype = entry.dtype.as_deref().map(parse_dtype).transpose();
+        let cache_dtype = entry.cache_dtype.as_deref().map(parse_cache_type);
+        let default_rule = format!("`{}` is the default", Rule::default());
         Ok(Neural {
-            name: keys.name.unwrap_or(name),
-            source,
+            source: self.source(&at(own), text)?,
+            name: entry.name.unwrap_or_else(|| last_part(text)),
             tokenizer: tokenizer.transpose()?,
-            dtype: dtype.map_err(|error| wrong("dtype")(error.into()))?,
-            cache_dtype: cache_dtype.transpose().map_err(wrong("cache_dtype"))?,
-            rule: self.rule(key, keys.rule)?,
-            device: self.device(&own("device"), keys.device)?,
+            dtype: dtype.map_err(|error| wrong("dtype", error.into()))?,
+            cache_dtype: cache_dtype
+                .transpose()
+                .map_err(|error| wrong("cache_dtype", error))?,
+            rule: self
+                .parsed(&at("rule"), entry.rule, &default_rule)?
+                .unwrap_or_default(),
+            device: self.device(&at("device"), entry.device)?,
             is_head: false,
         })
     }
 
-    fn rule(&self, key: &str, name: Option<String>) -> Result<Rule> {
-        match name {
-            None => Ok(Rule::default()),
-            Some(name) => name.parse().map_err(|error: cascade_engine::UnknownRule| {
-                let cure = format!("`{}` is the default", Rule::default());
-                self.error(&format!("{key}.rule"), error.to_string(), cure)
-            }),
-        }
+    /// What a text stands for, if there is one.
+    fn parsed<T: FromStr<Err: fmt::Display>>(
+        &self,
+        key: &str,
+        text: Option<String>,
+        cure: &str,
+    ) -> Result<Option<T>> {
+        let parsed = text.map(|text| text.parse()).transpose();
+        parsed.map_err(|error: T::Err| self.error(key, error.to_string(), cure))
+    }
+
+    fn device(&self, key: &str, text: Option<String>) -> Result<Option<DeviceSpec>> {
+        self.parsed(key, text, "auto is the default")
     }
 
     fn branching(&self, key: &str, entry: Option<BranchesEntry>) -> Result<Branching> {
@@ -285,41 +270,26 @@ impl Reader<'_> {
     fn drafter<K: DrafterKinds>(
         &self,
         key: &str,
-        entry: Entry<DrafterKeys<K>>,
+        mut entry: Entry<K>,
         target: &Neural,
     ) -> Result<Drafter> {
-        let Entry {
-            model: mut keys,
-            further,
-        } = entry;
-        let DrafterKeys {
-            head,
-            mut statistical,
-            branches,
+        let stop_rule = self.stop_rule(key, entry.stop_rule.take())?;
+        let branches = entry.branches.take();
+        let (model, head) = (entry.model.take(), entry.head.take());
+        let model = match (model, head, entry.statistical.pop()) {
+            (None, Some(head), None) => self.head(key, &head.0, entry, target)?,
+            (Some(model), None, None) => self.neural(key, ("model", &model), entry)?,
+            (None, None, Some(config)) if entry.statistical.is_empty() => {
+                self.check_beside(key, &entry, branches.is_some())?;
+                return self.statistical(key, entry.name, config, stop_rule);
+            }
+            _ => return Err(self.no_kind::<K>(key)),
+        };
+        Ok(Drafter::Neural {
+            model: Box::new(model),
+            branching: self.branching(key, branches)?,
             stop_rule,
-            kinds: _,
-        } = further;
-        let stop_rule = self.stop_rule(key, stop_rule)?;
-        match (keys.model.take(), head, statistical.pop()) {
-            (None, Some(head), None) => {
-                self.check_network(key, stop_rule.as_ref(), "a head")?;
-                Ok(Drafter::Neural {
-                    model: Box::new(self.head(key, &head.0, keys, target)?),
-                    branching: self.branching(key, branches)?,
-                    stop_rule,
-                })
-            }
-            (Some(model), None, None) => Ok(Drafter::Neural {
-                model: Box::new(self.neural(key, &model, keys)?),
-                branching: self.branching(key, branches)?,
-                stop_rule,
-            }),
-            (None, None, Some(config)) if statistical.is_empty() => {
-                self.check_beside(key, &keys, branches.as_ref(), stop_rule.as_ref())?;
-                self.statistical(key, keys.name, config, stop_rule)
-            }
-            _ => Err(self.no_kind::<K>(key)),
-        }
+        })
     }
 
     fn no_kind<K: DrafterKinds>(&self, key: &str) -> Error {
@@ -333,24 +303,15 @@ impl Reader<'_> {
     }
 
     /// Refuses keys beside a statistical kind, which has no use for them.
-    fn check_beside(
-        &self,
-        key: &str,
-        keys: &ModelKeys,
-        branches: Option<&BranchesEntry>,
-        stop_rule: Option<&StopRuleConfig>,
-    ) -> Result<()> {
-        let ModelKeys {
-            model: _,
-            name: _,
-            tokenizer,
-            dtype,
-            cache_dtype,
-            device,
-            rule,
-        } = keys;
-        let of_model = [tokenizer, dtype, cache_dtype, device, rule];
-        if branches.is_some() || of_model.into_iter().any(Option::is_some) {
+    fn check_beside<K>(&self, key: &str, entry: &Entry<K>, branches: bool) -> Result<()> {
+        let of_model = [
+            &entry.tokenizer,
+            &entry.dtype,
+            &entry.cache_dtype,
+            &entry.device,
+            &entry.rule,
+        ];
+        if branches || of_model.into_iter().any(Option::is_some) {
             return Err(self.error(
                 key,
                 "a statistical drafter has no tokenizer, no dtype, no cache_dtype, no device, no rule and no `branches` \
@@ -358,24 +319,7 @@ impl Reader<'_> {
                 "remove them",
             ));
         }
-        self.check_network(key, stop_rule, "a statistical drafter")
-    }
-
-    /// Refuses a stop rule that reads hidden states of the drafter, which it does not compute.
-    fn check_network(
-        &self,
-        key: &str,
-        stop_rule: Option<&StopRuleConfig>,
-        drafter: &str,
-    ) -> Result<()> {
-        match stop_rule.and_then(StopRuleConfig::network) {
-            None => Ok(()),
-            Some(network) => Err(self.error(
-                &format!("{key}.stop_rule.{network}"),
-                format!("{drafter} computes nothing that a {network} could read"),
-                "take another stop rule, or none",
-            )),
-        }
+        Ok(())
     }
 
     fn statistical(
@@ -442,23 +386,19 @@ impl Reader<'_> {
     }
 
     fn k_matrix(&self, entry: Option<KEntry>, drafters: usize) -> Result<KMatrix> {
-        let k = match entry {
-            Some(entry) if self.largest_quota(&entry) > LARGEST_QUOTA => {
-                let largest = self.largest_quota(&entry);
-                let cure = format!(
-                    "give {LARGEST_QUOTA} or less; drafts have tree.max_nodes nodes at most"
-                );
-                return Err(self.error("k.matrix", format!("an entry is {largest}"), cure));
-            }
-            Some(entry) => KMatrix::new(entry.matrix, entry.convention),
-            None if drafters == 0 => KMatrix::new(Vec::new(), Default::default()),
-            None => return Err(self.no_k_matrix(drafters)),
+        let Some(KEntry { convention, matrix }) = entry else {
+            return match drafters {
+                0 => Ok(KMatrix::default()),
+                _ => Err(self.no_k_matrix(drafters)),
+            };
         };
-        k.map_err(|error| self.cascade(error))
-    }
-
-    fn largest_quota(&self, entry: &KEntry) -> usize {
-        entry.matrix.iter().flatten().copied().max().unwrap_or(0)
+        let largest = matrix.iter().flatten().copied().max().unwrap_or(0);
+        if largest > LARGEST_QUOTA {
+            let cure =
+                format!("give {LARGEST_QUOTA} or less; drafts have tree.max_nodes nodes at most");
+            return Err(self.error("k.matrix", format!("an entry is {largest}"), cure));
+        }
+        KMatrix::new(matrix, convention).map_err(|error| self.cascade(error))
     }
 
     /// What to write: as many tokens of each drafter as a first try takes.
@@ -484,22 +424,6 @@ impl Reader<'_> {
     fn lenience(&self, key: &str, value: Option<f32>) -> Result<Lenience> {
         let lenience = value.map_or(Ok(Lenience::STRICT), Lenience::new);
         lenience.map_err(|error| self.error(key, error.to_string(), "1 is the default"))
-    }
-
-    fn prompt(&self, name: Option<String>) -> Result<PromptTemplate> {
-        match name {
-            None => Ok(PromptTemplate::Raw),
-            Some(name) => name.parse().map_err(|error: PromptError| {
-                self.error("prompt", error.to_string(), "`raw` is the default")
-            }),
-        }
-    }
-
-    fn device(&self, key: &str, text: Option<String>) -> Result<Option<DeviceSpec>> {
-        let device = text.map(|text| text.parse()).transpose();
-        device.map_err(|error: cascade_models::Error| {
-            self.error(key, error.to_string(), "auto is the default")
-        })
     }
 
     fn generation(&self, entry: &GenerationEntry) -> Result<GenerationSettings> {

@@ -42,40 +42,11 @@ impl Draw {
 
     /// Words that YAML may take for something else.
     fn text(&mut self) -> String {
-        let words = [
-            "a",
-            "true",
-            "null",
-            "~",
-            "1e3",
-            "0x1F",
-            "no",
-            "- x",
-            "x: y",
-            "# z",
-            " x",
-            "y ",
-            "\"",
-            "'",
-            "é",
-            "\n",
-            "\t",
-            "{}",
-            "[",
-            "&a",
-            "*a",
-            "!t",
-            "%",
-            "|",
-            ">",
-            "\\",
-            "2026-01-01",
-            "\u{85}",
-            "\u{feff}",
-            "\u{1f600}",
-            "\r\n",
-            "",
-        ];
+        let words: Vec<&str> =
+            "a,true,null,~,1e3,0x1F,no,- x,x: y,# z, x,y ,\",',é,\n,\t,{},[,&a,*a,!t,\
+            %,|,>,\\,2026-01-01,\u{85},\u{feff},\u{1f600},\r\n,"
+                .split(',')
+                .collect();
         let count = self.0.random_range(1..4);
         (0..count).map(|_| self.of(&words)).collect()
     }
@@ -228,9 +199,8 @@ impl Draw {
 
     fn drafter(&mut self) -> Drafter {
         if self.0.random_bool(0.4) {
-            let drafter = self.statistical();
-            let rule = self.maybe(|draw| draw.stop_rule(false));
-            let drafter = drafter.with_stop_rule(rule);
+            let mut drafter = self.statistical();
+            *drafter.stop_rule_mut() = self.maybe(|draw| draw.stop_rule(false));
             return match self.maybe(Self::text) {
                 Some(name) => drafter.named(name),
                 None => drafter,

@@ -63,7 +63,7 @@ impl SamplingSettings {
     }
 
     /// Whether there are truncations that greedy decoding does not use.
-    pub fn truncates_in_vain(self) -> bool {
+    pub(crate) fn truncates_in_vain(self) -> bool {
         self.decoding.is_greedy()
             && (self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some())
     }

@@ -147,11 +147,7 @@ impl CascadeSpec {
             DeviceSpec::Auto => device.resolve().map(|opened| opened.spec),
             named => Ok(named),
         };
-        let device = device.map_err(|source| Error::Model {
-            file: label.to_owned(),
-            key: "device".to_owned(),
-            source: Box::new(source),
-        })?;
+        let device = device.map_err(|source| Error::model(label, "device", source))?;
         Ok(default_nodes(device))
     }
 
@@ -159,11 +155,7 @@ impl CascadeSpec {
     fn check_vocabularies(&self, label: &str, options: &AssembleOptions) -> Result<Fingerprint> {
         let load = |key: &str, neural: &Neural| {
             let tokenizer = neural.load_tokenizer(options);
-            tokenizer.map_err(|source| Error::Model {
-                file: label.to_owned(),
-                key: key.to_owned(),
-                source: Box::new(source),
-            })
+            tokenizer.map_err(|source| Error::model(label, key, source))
         };
         let target: Tokenizer = load("target", &self.target)?;
         for (j, drafter) in self.drafters.iter().enumerate() {
@@ -190,20 +182,16 @@ impl CascadeSpec {
             return Ok(tokens.clone());
         }
         let names: Vec<_> = drafters.iter().map(Drafter::name).collect();
-        Err(Error::Entry {
-            file: label.to_owned(),
-            key: "-k".to_owned(),
-            problem: format!(
-                "it gives {} number(s), and there are {} drafter(s): {}",
-                tokens.len(),
-                drafters.len(),
+        let (given, expected) = (tokens.len(), drafters.len());
+        Err(Error::entry(
+            label,
+            "-k",
+            format!(
+                "it gives {given} number(s), and there are {expected} drafter(s): {}",
                 names.join(", ")
             ),
-            cure:
-                "give the tokens that each adds, largest drafter first and that of the text last, \
-                   as in -k 5,10"
-                    .to_owned(),
-        })
+            "give the tokens that each adds, largest drafter first and that of the text last, as in -k 5,10",
+        ))
     }
 }
 
@@ -238,12 +226,8 @@ impl NgramTable {
             Self::None => Ok(None),
             Self::Fitting => Ok(locator::table_of(vocabulary)),
             Self::At(TableLocator::Embedded(name)) => {
-                locator::embedded_table(name).map_err(|(problem, cure)| Error::Entry {
-                    file: label.to_owned(),
-                    key: "--ngram".to_owned(),
-                    problem,
-                    cure,
-                })?;
+                locator::embedded_table(name)
+                    .map_err(|(problem, cure)| Error::entry(label, "--ngram", problem, cure))?;
                 Ok(Some(TableLocator::Embedded(name.clone())))
             }
             Self::At(table) => Ok(Some(table.clone())),
@@ -257,8 +241,9 @@ impl Neural {
     /// # Errors
     /// A tokenizer that is missing, or cannot be read.
     pub fn load_tokenizer(&self, options: &AssembleOptions) -> cascade_models::Result<Tokenizer> {
-        let source = self.tokenizer.as_ref().unwrap_or(&self.source);
-        let file = source.tokenizer(&options.hub, options.progress)?;
+        let file = self
+            .tokenizer_source()
+            .tokenizer(&options.hub, options.progress)?;
         Ok(Tokenizer::load(&file)?)
     }
 }

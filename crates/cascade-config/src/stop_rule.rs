@@ -1,6 +1,5 @@
 //! When a drafter's turns end early: the stop rule of a drafter in a configuration.
 
-use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::with::singleton_map;
 
 use crate::locator::path_text;
-use crate::trained_rule::{ClassifierEntry, HeadEntry};
+use crate::trained::NetworkError;
+use crate::trained_rule::{ClassifierEntry, HeadEntry, TrainedRule};
 
 /// When a drafter stops: `stop_rule: { confidence: 0.4 }` in a configuration, `confidence=0.4` on a
 /// command line. A new rule is a variant here, in [`rule`](Self::rule) and, for the command line,
@@ -65,9 +65,6 @@ const fn default_cost() -> f64 {
     0.1
 }
 
-/// A trained network, and a warning.
-pub(crate) type TrainedRule = (Box<dyn StopRule>, Option<String>);
-
 /// Names of the rules without weights, with their values.
 const KNOWN: &str = "`length=N`, `heuristic[=START]`, `confidence=P`, `adaptive_confidence[=P]` \
                      and `mdp[=COST]`";
@@ -98,18 +95,12 @@ impl StopRuleConfig {
     pub(crate) fn open_network(
         &self,
         drafter: &LoadedModel,
-    ) -> Result<Option<TrainedRule>, Box<dyn Error + Send + Sync>> {
-        Ok(match self {
-            Self::Classifier(entry) => {
-                let (rule, warning) = entry.open(drafter)?;
-                Some((Box::new(rule), warning))
-            }
-            Self::Head(entry) => {
-                let (rule, warning) = entry.open(drafter)?;
-                Some((Box::new(rule), warning))
-            }
-            _ => None,
-        })
+    ) -> Result<Option<TrainedRule>, NetworkError> {
+        match self {
+            Self::Classifier(entry) => entry.open(drafter).map(Some),
+            Self::Head(entry) => entry.open(drafter).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The file or folder of the trained network.
@@ -182,14 +173,8 @@ impl FromStr for StopRuleConfig {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
-        let count = || -> Result<Option<usize>, String> {
-            let count = value.map(|value| value.parse().map_err(|_| number(name, value)));
-            count.transpose()
-        };
-        let share = || -> Result<Option<f64>, String> {
-            let share = value.map(|value| value.parse().map_err(|_| number(name, value)));
-            share.transpose()
-        };
+        let count = || value.map(|value| number(name, value)).transpose();
+        let share = || value.map(|value| number::<f64>(name, value)).transpose();
         let needs = || format!("`{name}` needs a value, as in `{name}=…`");
         let rule = match name {
             "length" => Self::Length(count()?.ok_or_else(needs)?),
@@ -216,8 +201,9 @@ impl FromStr for StopRuleConfig {
     }
 }
 
-fn number(name: &str, value: &str) -> String {
-    format!("`{name}` is {value:?}, and needs a number")
+fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+    let number = value.parse();
+    number.map_err(|_| format!("`{name}` is {value:?}, and needs a number"))
 }
 
 /// The entry of a file: a map of one key, the rule's name.

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use cascade_engine::{AcceptanceHead, Classifier};
+use cascade_engine::{AcceptanceHead, Classifier, StopRule};
 use cascade_models::LoadedModel;
 use serde::{Deserialize, Serialize};
 
-use crate::trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
+use crate::trained::{ClassifierFile, HeadFolder, HeadSettings, NetworkError};
 
 /// DISCO's classifier of a drafter.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -41,6 +41,9 @@ pub struct HeadEntry {
     pub longest: Option<usize>,
 }
 
+/// A trained network, and a warning.
+pub(crate) type TrainedRule = (Box<dyn StopRule>, Option<String>);
+
 /// What is wrong with an entry: the key, within `stop_rule`, and the problem.
 type Problem = (&'static str, String);
 
@@ -61,16 +64,16 @@ impl ClassifierEntry {
 
     /// Reads the file. A warning says if its drafter is another one: drafts are as long as they
     /// would be for that one, which changes the speed alone.
-    pub(crate) fn open(
-        &self,
-        drafter: &LoadedModel,
-    ) -> Result<(Classifier, Option<String>), ClassifierError> {
+    pub(crate) fn open(&self, drafter: &LoadedModel) -> Result<TrainedRule, NetworkError> {
         let ClassifierFile { weights, settings } = ClassifierFile::open(&self.file)?;
         let threshold = self.threshold.unwrap_or(settings.threshold);
         let longest = self.longest.unwrap_or(settings.longest);
         let rule = Classifier::new(weights.into(), threshold, longest)?;
         let what = format!("classifier {}", self.file.display());
-        Ok((rule, other_drafter(&what, &settings.drafter, drafter)))
+        Ok((
+            Box::new(rule),
+            other_drafter(&what, &settings.drafter, drafter),
+        ))
     }
 }
 
@@ -93,14 +96,11 @@ impl HeadEntry {
 
     /// Reads the folder, and checks that its hidden states are those of the drafter. A warning as
     /// of a classifier.
-    pub(crate) fn open(
-        &self,
-        drafter: &LoadedModel,
-    ) -> Result<(AcceptanceHead, Option<String>), HeadError> {
+    pub(crate) fn open(&self, drafter: &LoadedModel) -> Result<TrainedRule, NetworkError> {
         let HeadFolder { weights, settings } = HeadFolder::open(&self.folder)?;
         let expected = drafter.model.hidden_size();
         if weights.size() != expected {
-            return Err(HeadError::Size {
+            return Err(NetworkError::Size {
                 folder: self.folder.clone(),
                 found: weights.size(),
                 drafter: drafter.name.clone(),
@@ -116,7 +116,10 @@ impl HeadEntry {
             self.longest.unwrap_or(trained.longest),
         )?;
         let what = format!("head {}", self.folder.display());
-        Ok((rule, other_drafter(&what, &trained.drafter, drafter)))
+        Ok((
+            Box::new(rule),
+            other_drafter(&what, &trained.drafter, drafter),
+        ))
     }
 }
 

@@ -1,16 +1,12 @@
 //! From a configuration to the entries of its file.
 
-use std::marker::PhantomData;
 use std::path::Path;
 
 use cascade_engine::{Branching, Convention, Expand, Rule, DEFAULT_MAX_NODES};
 use cascade_ngram::Builtin;
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
-use crate::file::{
-    BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, HeadSource, KEntry, ModelKeys,
-    TargetKeys, TreeEntry,
-};
+use crate::file::{BranchesEntry, Entry, File, GenerationEntry, HeadSource, KEntry, TreeEntry};
 use crate::locator::{last_part, model_text};
 use crate::reader::Reader;
 use crate::stop_rule::StopRuleEntry;
@@ -61,11 +57,11 @@ impl<K> File<K> {
         let k = schedule.k().filter(|k| k.size() > 0);
         let online = *schedule == ScheduleConfig::Online;
         Ok(Self {
-            target: Entry {
-                model: ModelKeys::of(target)?,
-                further: TargetKeys {},
-            },
-            drafters: drafters.iter().map(Entry::of).collect::<Result<_, _>>()?,
+            target: Entry::of_model(target)?,
+            drafters: drafters
+                .iter()
+                .map(Entry::of_drafter)
+                .collect::<Result<_, _>>()?,
             k: k.map(|k| KEntry {
                 convention: Convention::Added,
                 matrix: k.rows().to_vec(),
@@ -85,45 +81,27 @@ impl<K> File<K> {
     }
 }
 
-impl<K> Entry<DrafterKeys<K>> {
-    fn of(drafter: &Drafter) -> Result<Self, String> {
-        let (mut model, statistical, branches, stop_rule) = match drafter {
+impl<K> Entry<K> {
+    fn of_drafter(drafter: &Drafter) -> Result<Self, String> {
+        let mut entry = match drafter {
             Drafter::Neural {
-                model,
-                branching,
-                stop_rule,
-            } => {
-                let branches = BranchesEntry::of(branching);
-                (ModelKeys::of(model)?, Vec::new(), branches, stop_rule)
-            }
-            Drafter::Statistical {
-                name,
-                config,
-                stop_rule,
-            } => {
-                let name = Some(name.clone()).filter(|name| *name != config.own_name());
-                let model = ModelKeys {
-                    name,
-                    ..ModelKeys::default()
-                };
-                (model, vec![config.clone()], None, stop_rule)
-            }
+                model, branching, ..
+            } => Self {
+                branches: BranchesEntry::of(branching),
+                ..Self::of_model(model)?
+            },
+            Drafter::Statistical { name, config, .. } => Self {
+                name: Some(name.clone()).filter(|name| *name != config.own_name()),
+                statistical: vec![config.clone()],
+                ..Self::default()
+            },
         };
-        let is_head = matches!(drafter, Drafter::Neural { model, .. } if model.is_head);
-        let head = model.model.take_if(|_| is_head).map(HeadSource);
-        let further = DrafterKeys {
-            head,
-            statistical,
-            branches,
-            stop_rule: stop_rule.clone().map(StopRuleEntry::of).transpose()?,
-            kinds: PhantomData,
-        };
-        Ok(Self { model, further })
+        let stop_rule = drafter.stop_rule().cloned();
+        entry.stop_rule = stop_rule.map(StopRuleEntry::of).transpose()?;
+        Ok(entry)
     }
-}
 
-impl ModelKeys {
-    fn of(neural: &Neural) -> Result<Self, String> {
+    fn of_model(neural: &Neural) -> Result<Self, String> {
         let Neural {
             name,
             source: at,
@@ -135,20 +113,20 @@ impl ModelKeys {
             is_head,
         } = neural;
         let model = model_text(at)?;
-        Ok(Self {
+        // A head has the target's.
+        let tokenizer = tokenizer.as_ref().filter(|_| !is_head);
+        let mut entry = Self {
             name: Some(name.clone()).filter(|name| *name != last_part(&model)),
             model: Some(model),
-            // A head has the target's.
-            tokenizer: if *is_head {
-                None
-            } else {
-                tokenizer.as_ref().map(model_text).transpose()?
-            },
+            tokenizer: tokenizer.map(model_text).transpose()?,
             dtype: dtype.map(|dtype| dtype.to_string()),
             cache_dtype: cache_dtype.map(|cache| cache.to_string()),
             device: device.map(|device| device.to_string()),
             rule: Some(rule.to_string()).filter(|_| *rule != Rule::default()),
-        })
+            ..Self::default()
+        };
+        entry.head = entry.model.take_if(|_| *is_head).map(HeadSource);
+        Ok(entry)
     }
 }
 

@@ -11,9 +11,7 @@ use anyhow::{bail, Result};
 use cascade_config::{model_source, CostClock, CostFile, ForwardTime};
 use cascade_core::Architecture;
 use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost};
-use cascade_models::{
-    compute_threads, load, parse_cache_type, CacheType, LoadOptions, Model, Session,
-};
+use cascade_models::{load, parse_cache_type, CacheType, LoadOptions, Model, Session};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
@@ -239,15 +237,8 @@ fn saved(
     model: &Model,
     forwards: &[ForwardCost],
 ) -> CostFile {
-    let on_cpu = options.device.is_cpu();
-    let cache = options.cache_dtype.or(on_cpu.then_some(CacheType::F32));
-    let of = cascade_config::Measured {
-        model: name.to_owned(),
-        dtype: options.dtype.as_str().to_owned(),
-        cache_dtype: cache.map_or("default", CacheType::as_str).to_owned(),
-        device: options.device.spec().to_string(),
-        threads: if on_cpu { compute_threads() } else { 1 },
-    };
+    let (name, cache) = (name.to_owned(), options.cache_dtype);
+    let of = cascade_config::Measured::new(name, options.dtype, cache, &options.device);
     let clock = match ForwardClock::of(model) {
         ForwardClock::Cpu => CostClock::Cpu,
         ForwardClock::Wall => CostClock::Wall,

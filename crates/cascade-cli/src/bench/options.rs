@@ -9,6 +9,7 @@ use cascade_models::{
     LoadOptions, Model,
 };
 use clap::Args;
+use serde_json::Value;
 
 /// The shape of a model, with random weights.
 #[derive(Debug, Args)]
@@ -65,7 +66,7 @@ pub fn load_options(
 
 /// One layer of a shape and its head, with random weights.
 pub fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
-    let mut config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
+    let mut config = named(name)?;
     for layers in ["num_hidden_layers", "num_layers", "num_decoder_layers"] {
         if config.get(layers).is_some() {
             config[layers] = 1.into();
@@ -76,8 +77,11 @@ pub fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
 
 /// A random model of a shape.
 pub fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
-    let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
-    random_model(config, options).with_context(|| format!("the shape {name}"))
+    random_model(named(name)?, options).with_context(|| format!("the shape {name}"))
+}
+
+fn named(name: &str) -> Result<Value> {
+    shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))
 }
 
 /// Read bandwidth of the host's memory in bytes per second; nothing for a GPU.

@@ -28,19 +28,15 @@ static FILES: RwLock<EmbeddedFiles> = RwLock::new(EmbeddedFiles {
 /// name that is known already keeps its file.
 pub fn register_embedded(files: EmbeddedFiles) {
     let mut known = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    for model in files.models {
-        if known.models.iter().all(|other| other.name != model.name) {
-            known.models.push(model);
-        }
-    }
-    add(&mut known.tables, files.tables);
-    add(&mut known.configs, files.configs);
+    add(&mut known.models, files.models, |model| model.name);
+    add(&mut known.tables, files.tables, |(name, _)| name);
+    add(&mut known.configs, files.configs, |(name, _)| name);
 }
 
-fn add<T>(known: &mut Vec<(&'static str, T)>, files: Vec<(&'static str, T)>) {
-    for (name, file) in files {
-        if known.iter().all(|(other, _)| *other != name) {
-            known.push((name, file));
+fn add<T>(known: &mut Vec<T>, files: Vec<T>, name: fn(&T) -> &'static str) {
+    for file in files {
+        if known.iter().all(|other| name(other) != name(&file)) {
+            known.push(file);
         }
     }
 }
@@ -50,17 +46,19 @@ fn with_files<T>(read: impl FnOnce(&EmbeddedFiles) -> T) -> T {
     read(&FILES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
+fn find<T: Clone>(
+    what: &str,
+    wanted: &str,
+    files: &[T],
+    name: fn(&T) -> &'static str,
+) -> Result<T, Unknown> {
+    let found = files.iter().find(|file| name(file) == wanted).cloned();
+    found.ok_or_else(|| unknown(what, wanted, files.iter().map(name)))
+}
+
 pub(super) fn model(name: &str) -> Result<ModelSource, Unknown> {
-    with_files(|files| {
-        let found = files
-            .models
-            .iter()
-            .find(|model| model.name == name)
-            .cloned()
-            .map(ModelSource::Embedded);
-        let names = files.models.iter().map(|model| model.name);
-        found.ok_or_else(|| unknown("model", name, names))
-    })
+    let found = with_files(|files| find("model", name, &files.models, |model| model.name));
+    found.map(ModelSource::Embedded)
 }
 
 pub(super) fn models_hint() -> String {
@@ -74,10 +72,8 @@ pub(super) fn models_hint() -> String {
 }
 
 pub(super) fn table(name: &str) -> Result<&'static [u8], Unknown> {
-    with_files(|files| {
-        let names = files.tables.iter().map(|(name, _)| *name);
-        named(&files.tables, name).ok_or_else(|| unknown("table", name, names))
-    })
+    let found = with_files(|files| find("table", name, &files.tables, |(name, _)| name));
+    found.map(|(_, table)| table)
 }
 
 /// Names and bytes of all tables.
@@ -88,17 +84,12 @@ pub(super) fn tables() -> Vec<(&'static str, &'static [u8])> {
 /// `None` if there is none of that name, but others.
 pub(super) fn config(name: &str) -> Result<Option<&'static str>, Unknown> {
     with_files(|files| {
-        if files.configs.is_empty() {
-            Err(unknown("configuration", name, std::iter::empty()))
-        } else {
-            Ok(named(&files.configs, name))
+        let found = find("configuration", name, &files.configs, |(name, _)| name);
+        match found {
+            Err(unknown) if files.configs.is_empty() => Err(unknown),
+            found => Ok(found.ok().map(|(_, config)| config)),
         }
     })
-}
-
-fn named<T: Copy>(files: &[(&'static str, T)], name: &str) -> Option<T> {
-    let found = files.iter().find(|(known, _)| *known == name);
-    found.map(|&(_, file)| file)
 }
 
 fn in_words(names: impl Iterator<Item = &'static str>) -> Option<String> {

@@ -140,17 +140,26 @@ pub enum ContentKind {
     Conversation,
 }
 
+impl ContentKind {
+    const NAMES: [(Self, &'static str); 8] = [
+        (Self::Question, "a question"),
+        (Self::MultipleChoice, "a multiple-choice question"),
+        (Self::Text, "a text"),
+        (Self::Code, "the beginning of a program"),
+        (Self::Task, "a programming task"),
+        (Self::Instruction, "an instruction"),
+        (Self::Article, "an article"),
+        (Self::Conversation, "a conversation"),
+    ];
+
+    /// All kinds, in their order.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.into_iter().map(|(kind, _)| kind)
+    }
+}
+
 impl fmt::Display for ContentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Question => "a question",
-            Self::MultipleChoice => "a multiple-choice question",
-            Self::Text => "a text",
-            Self::Code => "the beginning of a program",
-            Self::Task => "a programming task",
-            Self::Instruction => "an instruction",
-            Self::Article => "an article",
-            Self::Conversation => "a conversation",
-        })
+        f.write_str(Self::NAMES[*self as usize].1)
     }
 }

@@ -19,7 +19,7 @@ pub enum PromptError {
     /// A template that has no place for what the content holds.
     #[error(
         "the prompt template {template} needs {}, but the sample is {found}; for that there are {}",
-        template.accepted().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
+        kinds(*template),
         list(PromptTemplate::ALL.iter().filter(|t| t.accepts(*found)))
     )]
     TemplateMismatch {
@@ -47,6 +47,13 @@ pub enum PromptError {
         /// Number of turns that the template asks.
         turns: usize,
     },
+}
+
+/// The kinds of content that a template applies to, in one line.
+fn kinds(template: PromptTemplate) -> String {
+    let kinds = ContentKind::all().filter(|kind| template.accepts(*kind));
+    let kinds: Vec<_> = kinds.map(|kind| kind.to_string()).collect();
+    kinds.join(" or ")
 }
 
 /// Names in one line.

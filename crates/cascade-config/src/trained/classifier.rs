@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use cascade_engine::{Classifier, ClassifierWeights, InvalidNetwork};
+use cascade_engine::{Classifier, ClassifierWeights};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
 use super::tensors::Tensors;
+use super::NetworkError;
 
 /// The largest file that is read.
 const LARGEST: u64 = 64 << 20;
@@ -52,51 +53,16 @@ impl ClassifierSettings {
     }
 }
 
-/// Why a classifier cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClassifierError {
-    /// It cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It is no classifier.
-    #[error("{}: {problem}; `cascade-lab train classifier` makes such files", file.display())]
-    Format {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// It cannot be written.
-    #[error("the classifier cannot be written: {0}")]
-    Write(String),
-    /// Its numbers are not those of a classifier.
-    #[error(transparent)]
-    Invalid(#[from] InvalidNetwork),
-}
-
 impl ClassifierFile {
     /// Reads a file.
     ///
     /// # Errors
     /// A file that cannot be read, is damaged, or is not of this form.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, ClassifierError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, NetworkError> {
         let file = path.as_ref();
-        let bytes =
-            cascade_core::fs::read(file, LARGEST).map_err(|source| ClassifierError::Read {
-                file: file.to_owned(),
-                source,
-            })?;
-        let format = |problem: String| ClassifierError::Format {
-            file: file.to_owned(),
-            problem,
-        };
-        let read = Self::from_bytes(&bytes).map_err(format)?;
+        let bytes = super::read(file.to_owned(), LARGEST)?;
+        let format = super::format(file, "`cascade-lab train classifier` makes such files");
+        let read = Self::from_bytes(&bytes).map_err(&format)?;
         let (weights, settings) = (Arc::new(read.weights), read.settings);
         let made = Classifier::new(Arc::clone(&weights), settings.threshold, settings.longest);
         made.map_err(|error| format(error.to_string()))?;
@@ -143,8 +109,8 @@ impl ClassifierFile {
     /// The bytes of a file.
     ///
     /// # Errors
-    /// [`ClassifierError::Invalid`] if the weights are not those of a classifier.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, ClassifierError> {
+    /// [`NetworkError::Classifier`] if the weights are not those of a classifier.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, NetworkError> {
         self.weights.check()?;
         let weights = &self.weights;
         let bias = [weights.output_bias];
@@ -160,7 +126,10 @@ impl ClassifierFile {
         for (name, numbers) in parts {
             tensors.add(name.to_owned(), vec![numbers.len()], numbers);
         }
-        let written = |error: &dyn fmt::Display| ClassifierError::Write(error.to_string());
+        let written = |error: &dyn fmt::Display| NetworkError::Write {
+            network: "classifier",
+            problem: error.to_string(),
+        };
         let settings = serde_json::to_string(&self.settings).map_err(|error| written(&error))?;
         let bytes = tensors.to_bytes(SETTINGS, settings);
         bytes.map_err(|error| written(&error))

@@ -1,14 +1,15 @@
 //! Folders of acceptance heads, which decide when a drafter stops.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidNetwork};
+use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights};
 use cascade_models::{read_tensors, NamedTensor};
 use serde::{Deserialize, Serialize};
 
 use super::tensors::Tensors;
+use super::NetworkError;
 
 /// The largest config.json that is read.
 const LARGEST_CONFIG: u64 = 1 << 20;
@@ -66,59 +67,6 @@ impl HeadSettings {
     }
 }
 
-/// Why a head cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HeadError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It has no weights.
-    #[error("{} has neither model.safetensors nor pytorch_model.bin; give the folder of a head", folder.display())]
-    NoWeights {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The weights cannot be read.
-    #[error(transparent)]
-    Weights(#[from] cascade_models::Error),
-    /// It is no head.
-    #[error("{}: {problem}; `cascade-lab train head` makes such folders", folder.display())]
-    Format {
-        /// The folder.
-        folder: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// It reads hidden states of another length.
-    #[error(
-        "the head {} reads hidden states of {found} numbers, and those of `{drafter}` have {expected}; give the head \
-         of this drafter",
-        folder.display()
-    )]
-    Size {
-        /// The folder.
-        folder: PathBuf,
-        /// Numbers that it reads.
-        found: usize,
-        /// The drafter.
-        drafter: String,
-        /// Numbers of its hidden states.
-        expected: usize,
-    },
-    /// It cannot be written.
-    #[error("the head cannot be written: {0}")]
-    Write(String),
-    /// Its numbers are not those of a head.
-    #[error(transparent)]
-    Invalid(#[from] InvalidNetwork),
-}
-
 /// config.json.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,28 +96,19 @@ impl HeadFolder {
     /// # Errors
     /// Files that cannot be read, are damaged, or are not of this form, by the name of the key or
     /// tensor.
-    pub fn open(folder: impl AsRef<Path>) -> Result<Self, HeadError> {
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, NetworkError> {
         let folder = folder.as_ref();
-        let format = |problem: String| HeadError::Format {
-            folder: folder.to_owned(),
-            problem,
-        };
-        let file = folder.join(CONFIG);
-        let keys = cascade_core::fs::read(&file, LARGEST_CONFIG)
-            .map_err(|source| HeadError::Read { file, source })?;
+        let format = super::format(folder, "`cascade-lab train head` makes such folders");
+        let keys = super::read(folder.join(CONFIG), LARGEST_CONFIG)?;
         let keys: Keys = serde_json::from_slice(&keys)
             .map_err(|error| format(format!("its {CONFIG}: {error}")))?;
         let mut files = WEIGHTS.map(|name| folder.join(name)).into_iter();
-        let weights = files
-            .find(|file| file.exists())
-            .ok_or_else(|| HeadError::NoWeights {
-                folder: folder.to_owned(),
-            })?;
-        let weights = network(
-            &keys,
-            read_tensors(&weights).map_err(cascade_models::Error::from)?,
-        )
-        .map_err(format)?;
+        let weights = files.find(|file| file.exists());
+        let weights = weights.ok_or_else(|| NetworkError::NoWeights {
+            folder: folder.to_owned(),
+        })?;
+        let tensors = read_tensors(&weights).map_err(cascade_models::Error::from)?;
+        let weights = network(&keys, tensors).map_err(&format)?;
         weights.check().map_err(|error| format(error.to_string()))?;
         let settings = keys.cascade;
         if let Some(settings) = &settings {
@@ -181,8 +120,8 @@ impl HeadFolder {
     /// The files of a folder, by name.
     ///
     /// # Errors
-    /// [`HeadError::Invalid`] if the weights are not those of a head.
-    pub fn to_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, HeadError> {
+    /// [`NetworkError::Head`] if the weights are not those of a head.
+    pub fn to_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, NetworkError> {
         self.weights.check()?;
         let weights = &self.weights;
         let (size, depth) = (weights.size(), weights.layers.len());
@@ -205,7 +144,10 @@ impl HeadFolder {
         );
         let bytes = tensors
             .to_bytes("format", "pt".to_owned())
-            .map_err(|error| HeadError::Write(error.to_string()))?;
+            .map_err(|error| NetworkError::Write {
+                network: "head",
+                problem: error.to_string(),
+            })?;
         let mut config = serde_json::json!({ "hidden_size": size, "num_layers": depth });
         if let Some(settings) = &self.settings {
             config["cascade"] = serde_json::json!(settings);
@@ -234,15 +176,30 @@ fn check(settings: &HeadSettings, weights: &HeadWeights) -> Result<(), String> {
 
 /// A tensor's place in the network: its layer, whether it belongs to a residual layer, and the
 /// part.
-struct TensorPlace<'n> {
-    prefix: &'n str,
-    layer: usize,
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct TensorPlace {
     residual: bool,
-    part: &'n str,
+    layer: usize,
+    part: &'static str,
 }
 
-impl TensorPlace<'_> {
-    fn shape(&self, size: usize) -> Vec<usize> {
+impl TensorPlace {
+    /// What a name, `PREFIX.I.linear.PART` or `PREFIX.I.PART`, begins with and stands for.
+    fn of(name: &str) -> Option<(&str, Self)> {
+        let (layer, part) = name.rsplit_once('.')?;
+        let part = ["weight", "bias"].into_iter().find(|own| *own == part)?;
+        let linear = layer.strip_suffix(".linear");
+        let layer = linear.unwrap_or(layer);
+        let (prefix, layer) = layer.rsplit_once('.').unwrap_or(("", layer));
+        let place = Self {
+            residual: linear.is_some(),
+            layer: layer.parse().ok()?,
+            part,
+        };
+        Some((prefix, place))
+    }
+
+    fn shape(self, size: usize) -> Vec<usize> {
         match (self.residual, self.part) {
             (true, "weight") => vec![size, size],
             (true, _) => vec![size],
@@ -252,24 +209,14 @@ impl TensorPlace<'_> {
     }
 }
 
-/// The place that a name, `PREFIX.I.linear.PART` or `PREFIX.I.PART`, stands for.
-fn place(name: &str) -> Option<TensorPlace<'_>> {
-    let (rest, part) = name.rsplit_once('.')?;
-    if !matches!(part, "weight" | "bias") {
-        return None;
+impl std::fmt::Display for TensorPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let linear = if self.residual { ".linear" } else { "" };
+        write!(f, "model.{}{linear}.{}", self.layer, self.part)
     }
-    let (rest, residual) = match rest.strip_suffix(".linear") {
-        Some(rest) => (rest, true),
-        None => (rest, false),
-    };
-    let (prefix, layer) = rest.rsplit_once('.').unwrap_or(("", rest));
-    Some(TensorPlace {
-        prefix,
-        layer: layer.parse().ok()?,
-        residual,
-        part,
-    })
 }
+
+type Places = BTreeMap<TensorPlace, Vec<f32>>;
 
 fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWeights, String> {
     let (size, depth) = (keys.hidden_size, keys.num_layers);
@@ -278,14 +225,9 @@ fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWe
             "`num_layers` is {depth}, and at most {DEEPEST} are read"
         ));
     }
-    let (residual, mut output) = sorted(size, depth, tensors)?;
-    let layers = layers(depth, residual)?;
-    let mut take = |part: &str| {
-        let tensor = output.remove(part);
-        let missing = || format!("it has no `model.{depth}.{part}`");
-        tensor.map(|tensor| tensor.values).ok_or_else(missing)
-    };
-    let (weight, bias) = (take("weight")?, take("bias")?);
+    let mut places = placed(size, depth, tensors)?;
+    let layers = layers(depth, &mut places)?;
+    let [weight, bias] = take(&mut places, false, depth)?;
     let (rejected, accepted) = weight.split_at(size);
     let output = rejected.iter().zip(accepted).map(|(r, a)| a - r).collect();
     Ok(HeadWeights {
@@ -295,26 +237,23 @@ fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWe
     })
 }
 
-type Residual = BTreeMap<(usize, String), NamedTensor>;
-
-/// The tensors of the residual layers, by layer and part, and those of the output, by part.
-fn sorted(
+/// The numbers of all tensors, each of the right shape, by their places.
+fn placed(
     size: usize,
     depth: usize,
     tensors: BTreeMap<String, NamedTensor>,
-) -> Result<(Residual, BTreeMap<String, NamedTensor>), String> {
+) -> Result<Places, String> {
     let mut first_prefix: Option<String> = None;
-    let (mut residual, mut output) = (Residual::new(), BTreeMap::new());
+    let mut places = Places::new();
     for (name, tensor) in tensors {
         let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
-        let place = place(&name).ok_or_else(unknown)?;
-        let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
+        let (prefix, place) = TensorPlace::of(&name).ok_or_else(unknown)?;
         let known = if place.residual {
             place.layer < depth
         } else {
             place.layer == depth
         };
-        if !known || prefix != place.prefix {
+        if !known || first_prefix.get_or_insert_with(|| prefix.to_owned()) != prefix {
             return Err(unknown());
         }
         let expected = place.shape(size);
@@ -324,34 +263,33 @@ fn sorted(
                 tensor.shape
             ));
         }
-        let part = place.part.to_owned();
-        if place.residual {
-            residual.insert((place.layer, part), tensor)
-        } else {
-            output.insert(part, tensor)
-        };
+        places.insert(place, tensor.values);
     }
-    Ok((residual, output))
+    Ok(places)
+}
+
+/// Weight and bias of a layer.
+fn take(places: &mut Places, residual: bool, layer: usize) -> Result<[Vec<f32>; 2], String> {
+    let mut take = |part| {
+        let place = TensorPlace {
+            residual,
+            layer,
+            part,
+        };
+        let missing = || format!("it has no `{place}`");
+        places.remove(&place).ok_or_else(missing)
+    };
+    Ok([take("weight")?, take("bias")?])
 }
 
 /// The residual layers; if only the first is there, it is all of them.
-fn layers(depth: usize, mut tensors: Residual) -> Result<Vec<Arc<HeadLayer>>, String> {
-    let stored = tensors
-        .keys()
-        .map(|(layer, _)| *layer)
-        .max()
-        .map_or(0, |last| last + 1);
+fn layers(depth: usize, places: &mut Places) -> Result<Vec<Arc<HeadLayer>>, String> {
+    let mut residual = places.keys().filter(|place| place.residual);
+    let stored = residual.next_back().map_or(0, |last| last.layer + 1);
     let mut layers: Vec<Arc<HeadLayer>> = Vec::with_capacity(depth);
     for layer in 0..stored {
-        let mut take = |part: &str| {
-            let tensor = tensors.remove(&(layer, part.to_owned()));
-            let missing = || format!("it has no `model.{layer}.linear.{part}`");
-            tensor.map(|tensor| tensor.values).ok_or_else(missing)
-        };
-        let own = HeadLayer {
-            weight: take("weight")?,
-            bias: take("bias")?,
-        };
+        let [weight, bias] = take(places, true, layer)?;
+        let own = HeadLayer { weight, bias };
         // Shared weights are stored once for each layer by some programs.
         let same = layers.iter().find(|other| ***other == own).cloned();
         layers.push(same.unwrap_or_else(|| Arc::new(own)));

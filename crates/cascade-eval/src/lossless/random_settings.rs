@@ -33,7 +33,7 @@ pub fn with_random_settings(config: &Config, seed: u64, of_sampling: bool) -> Re
             }
         }
     }
-    config = config.with_k(k)?;
+    config = config.with_schedule(k)?;
     config.lenience = Lenience::new(rng.random_range(1.0..5.0))?;
     config.statistical_lenience = Lenience::new(*pick(&mut rng, &[1.0, 1.0, 2.0, 4.0]))?;
     config.placement = *pick(&mut rng, &[Placement::Sequential, Placement::Merged]);

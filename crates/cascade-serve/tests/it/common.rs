@@ -25,7 +25,7 @@ pub(crate) fn config() -> Config {
 pub(crate) fn config_with_k() -> Config {
     let rows = vec![vec![6, 1, 1], vec![0, 1, 1], vec![0, 0, 1]];
     let k = KMatrix::new(rows, Convention::Added).unwrap();
-    config().with_k(k).unwrap()
+    config().with_schedule(k).unwrap()
 }
 
 pub(crate) fn served(config: Config, template: ChatTemplate) -> Served {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, ensure, Result};
 use cascade_config::model_source;
 use cascade_eval::{CheckedForward, Compared, ForwardCheck};
 use cascade_models::{load, DType, Device, LoadOptions, Session};
@@ -71,11 +71,9 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         forwards,
     };
     super::super::report(&checked, args.json, show)?;
-    if checked.passed {
-        Ok(())
-    } else {
-        bail!("forwards of {} differ on {}", checked.model, checked.device)
-    }
+    let Checked { model, device, .. } = &checked;
+    ensure!(checked.passed, "forwards of {model} differ on {device}");
+    Ok(())
 }
 
 /// The model on the CPU, to compare with; none if the CPU itself is checked.

@@ -88,7 +88,7 @@ impl<'a> HeldOut<'a> {
     }
 
     pub(super) fn of_setting(&self, setting: &Setting) -> Result<Outcome> {
-        let mut config = self.tuner.config.clone().with_k(setting.k.clone())?;
+        let mut config = self.tuner.config.clone().with_schedule(setting.k.clone())?;
         config.lenience = setting.lenience;
         self.outcome(format!("k {:?}", setting.k.rows()), &config)
     }
