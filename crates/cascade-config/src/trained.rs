@@ -10,7 +10,7 @@ mod tensors;
 
 use std::path::{Path, PathBuf};
 
-use cascade_engine::{InvalidClassifier, InvalidHead};
+use cascade_engine::InvalidNetwork;
 
 pub use classifier::{ClassifierFile, ClassifierSettings};
 pub use head::{HeadFolder, HeadSettings};
@@ -70,12 +70,9 @@ pub enum NetworkError {
         /// What is wrong.
         problem: String,
     },
-    /// The numbers are not those of a classifier.
+    /// The numbers are not those of such a network.
     #[error(transparent)]
-    Classifier(#[from] InvalidClassifier),
-    /// The numbers are not those of a head.
-    #[error(transparent)]
-    Head(#[from] InvalidHead),
+    Invalid(#[from] InvalidNetwork),
 }
 
 fn read(file: PathBuf, most: u64) -> Result<Vec<u8>, NetworkError> {
