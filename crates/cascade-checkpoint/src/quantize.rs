@@ -14,9 +14,9 @@ use std::io::Write;
 
 use cascade_hub::ModelFile;
 
-use crate::gguf::blocks::BlockType;
+use crate::blocks::BlockType;
 use crate::gguf::write::{write, Entries, Planned, Target, ALIGNMENT};
-use crate::gguf::{settings, Gguf, GgufWeights};
+use crate::gguf::{settings, weights, Gguf};
 use crate::{DType, Result};
 
 pub use self::convert::{check, convert, Original};
@@ -51,7 +51,7 @@ pub fn requantize(
 ) -> Result<Quantized> {
     let target = Target::of(dtype)?;
     // Refuses what is not understood.
-    GgufWeights::open(files)?;
+    weights::open(files)?;
     let gguf = Gguf::open(files)?;
     let config = settings::config(&gguf)?;
     if let Some(window) = config["sliding_window"].as_u64() {
@@ -59,12 +59,11 @@ pub fn requantize(
     }
     let mut entries = Entries::default();
     let first = gguf.first();
-    let kept = first
-        .header
-        .entries
-        .iter()
-        .filter(|(key, _)| !is_of_packing(key));
-    kept.for_each(|(_, place)| entries.copy(&first.bytes[place.clone()]));
+    let mut kept: Vec<_> = first.header.metadata.iter().collect();
+    kept.retain(|(key, _)| !is_of_packing(key));
+    kept.sort_by_key(|(_, value)| value.entry.start);
+    kept.iter()
+        .for_each(|(_, value)| entries.copy(&first.bytes[value.entry.clone()]));
     let tensors: Vec<Planned<'_>> = gguf
         .tensors()
         .map(|(part, tensor)| {
@@ -202,7 +201,8 @@ mod tests {
             let gguf = Gguf::of_bytes(name, whole.clone()).unwrap();
             let family = Family::of(&gguf).unwrap();
             for (_, tensor) in gguf.tensors() {
-                let names::Meaning::Weight(own) = names::meaning(family, &tensor.name) else {
+                let names::Meaning::Weight(own) = names::meaning(family, false, &tensor.name)
+                else {
                     continue;
                 };
                 // In the last block.

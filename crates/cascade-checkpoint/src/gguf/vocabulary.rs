@@ -327,10 +327,11 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn scores(&self) -> Result<Vec<f32>> {
-        let mut scores = self
+        let stated = self
             .gguf
-            .floats(SCORES)?
+            .numbers(SCORES)?
             .ok_or_else(|| self.gguf.no_tokenizer(format!("it has no `{SCORES}`")))?;
+        let mut scores: Vec<f32> = stated.into_iter().map(|score| score as f32).collect();
         if scores.len() < self.tokens.len() || !scores.iter().all(|score| score.is_finite()) {
             let problem = format!(
                 "`{SCORES}` has no score for each of {} tokens",
@@ -389,16 +390,15 @@ impl<'a> Vocabulary<'a> {
         }
     }
 
-    /// A token before or behind every text, if there is one.
-    fn around(&self, added: &str, token: Around) -> Result<Option<(&str, u64)>> {
-        let is_added = self.gguf.flag(added)?.unwrap_or(token.added);
-        match (is_added, self.token(token.key, token.absent)?) {
+    /// A token before or behind every text, if there is one: that of `key`, if `added` says so.
+    fn around(&self, added: &str, key: &str, unsaid: Unsaid) -> Result<Option<(&str, u64)>> {
+        let is_added = self.gguf.flag(added)?.unwrap_or(unsaid.0);
+        match (is_added, self.token(key, unsaid.1)?) {
             (false, _) => Ok(None),
             (true, Some((id, token))) => Ok(Some((token, id))),
-            (true, None) => Err(self.gguf.unusable(format!(
-                "texts get a token that `{}` does not name",
-                token.key
-            ))),
+            (true, None) => Err(self
+                .gguf
+                .unusable(format!("texts get a token that `{key}` does not name"))),
         }
     }
 
@@ -406,10 +406,11 @@ impl<'a> Vocabulary<'a> {
     fn completed(
         &self,
         tokenizer: Outcome<Tokenizer>,
-        bos: Around,
-        eos: Around,
+        bos: Unsaid,
+        eos: Unsaid,
     ) -> Result<Tokenizer> {
-        let (bos, eos) = (self.around(ADD_BOS, bos)?, self.around(ADD_EOS, eos)?);
+        let bos = self.around(ADD_BOS, BOS, bos)?;
+        let eos = self.around(ADD_EOS, EOS, eos)?;
         let completed = tokenizer.and_then(|mut tokenizer| {
             tokenizer.add_tokens(self.added()).map_err(describe)?;
             sentencepiece::frame(&mut tokenizer, bos, eos)?;
@@ -435,11 +436,7 @@ impl<'a> Vocabulary<'a> {
             tokenizer.with_decoder(Some(sentencepiece::bpe_decoder(prefixed)?));
             Ok(tokenizer)
         };
-        self.completed(
-            built(),
-            Around::new(BOS, true, Some(1)),
-            Around::new(EOS, false, Some(2)),
-        )
+        self.completed(built(), (true, Some(1)), (false, Some(2)))
     }
 
     /// The pieces that are no special tokens.
@@ -481,11 +478,8 @@ impl<'a> Vocabulary<'a> {
                 "merges": self.merges()?,
             },
         });
-        self.completed(
-            Tokenizer::from_bytes(json.to_string()).map_err(describe),
-            Around::new(BOS, pre.begins, None),
-            Around::new(EOS, false, None),
-        )
+        let built = Tokenizer::from_bytes(json.to_string()).map_err(describe);
+        self.completed(built, (pre.begins, None), (false, None))
     }
 
     fn pre_tokenizer(&self) -> Result<&'static pre_tokenizers::PreTokenizer> {
@@ -557,11 +551,7 @@ impl<'a> Vocabulary<'a> {
             tokenizer.with_decoder(Some(words));
             Ok(tokenizer)
         };
-        self.completed(
-            built(),
-            Around::new(BOS, false, None),
-            Around::new(EOS, true, Some(1)),
-        )
+        self.completed(built(), (false, None), (true, Some(1)))
     }
 
     /// Scores of a unigram model: those of tokens that are found before the model is asked must not
@@ -588,21 +578,8 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// A token before or behind every text.
-struct Around {
-    /// The key that names it.
-    key: &'static str,
-    /// Whether it is there if the file does not say.
-    added: bool,
-    /// What it is if the file does not say.
-    absent: Option<u64>,
-}
-
-impl Around {
-    fn new(key: &'static str, added: bool, absent: Option<u64>) -> Self {
-        Self { key, added, absent }
-    }
-}
+/// Whether a token is before or behind every text, and which it is, if the file does not say.
+type Unsaid = (bool, Option<u64>);
 
 /// The text of a token; an empty one would be found everywhere.
 fn name((token, id): (&str, usize)) -> String {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use cascade_cpu::Format;
 use rayon::prelude::*;
 
-use super::blocks::BlockType;
+use crate::blocks::BlockType;
 use crate::tensor::fits;
 use crate::{DType, Error, ErrorKind, Result};
 
@@ -53,7 +53,7 @@ impl Target {
 }
 
 /// Settings of a file, in its own form.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
     count: u64,
@@ -64,6 +64,12 @@ impl Entries {
     pub(crate) fn copy(&mut self, entry: &[u8]) {
         self.bytes.extend(entry);
         self.count += 1;
+    }
+
+    /// All entries of `others`.
+    pub(crate) fn append(&mut self, others: Self) {
+        self.bytes.extend(others.bytes);
+        self.count += others.count;
     }
 
     fn put(&mut self, key: &str, kind: u32, value: &[u8]) {

@@ -6,7 +6,7 @@ use cascade_core::TokenId;
 
 use super::convert::places;
 use super::unknown_window;
-use crate::gguf::blocks::BlockType;
+use crate::blocks::BlockType;
 use crate::gguf::settings::{Family, LOGIT_SCALE};
 use crate::gguf::write::{Entries, Planned, Target};
 use crate::{Checkpoint, HEAD};
