@@ -15,7 +15,7 @@ use std::io::Write;
 use cascade_hub::ModelFile;
 
 use crate::blocks::BlockType;
-use crate::gguf::write::{write, Entries, Planned, Target, ALIGNMENT};
+use crate::gguf::write::{write, Entries, Planned, Target};
 use crate::gguf::{settings, weights, Gguf};
 use crate::{DType, Result};
 
@@ -55,7 +55,7 @@ pub fn requantize(
     let gguf = Gguf::open(files)?;
     let config = settings::config(&gguf)?;
     if let Some(window) = config["sliding_window"].as_u64() {
-        tell(&unknown_window(window));
+        tell(&unknown_window(window as usize));
     }
     let mut entries = Entries::default();
     let first = gguf.first();
@@ -77,12 +77,12 @@ pub fn requantize(
     warnings(&tensors, target)
         .iter()
         .for_each(|warning| tell(warning));
-    let bytes = write(entries, &tensors, target, alignment(&gguf), out)?;
+    let bytes = write(entries, &tensors, target, first.header.alignment, out)?;
     Ok(Quantized::of(&tensors, bytes))
 }
 
 /// What the user should know of a window in a file of architecture `llama`.
-pub(crate) fn unknown_window(window: u64) -> String {
+pub(crate) fn unknown_window(window: usize) -> String {
     format!(
         "the model sees {window} tokens at most, and other programs (llama.cpp) do not read that of \
          a file of this architecture: longer texts go on in another way there"
@@ -102,12 +102,6 @@ impl Quantized {
 fn is_of_packing(key: &str) -> bool {
     let packing = ["general.file_type", "general.quantization_version"];
     packing.contains(&key) || key.starts_with("quantize.") || key.starts_with("split.")
-}
-
-fn alignment(gguf: &Gguf) -> u64 {
-    // Headers with anything else were refused.
-    let stated = gguf.unsigned("general.alignment").ok().flatten();
-    stated.unwrap_or(ALIGNMENT)
 }
 
 /// What the user should know of how tensors are rounded.

@@ -7,13 +7,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use super::write::ALIGNMENT;
 use crate::blocks::BlockType;
 use crate::dtype::each;
 use crate::error::Fault;
 
 const MAGIC: &[u8; 4] = b"GGUF";
-/// Where tensors begin is a multiple of this unless the file says otherwise.
-const ALIGNMENT: u64 = 32;
 /// The most dimensions that a tensor of the format has.
 const MAX_DIMENSIONS: u32 = 4;
 /// Lists within lists; writers of models make none.
@@ -28,6 +27,8 @@ type Parsed<T> = Result<T, Fault>;
 pub(crate) struct Header {
     pub(crate) metadata: BTreeMap<String, Value>,
     pub(crate) tensors: Vec<TensorInfo>,
+    /// Where tensors begin is a multiple of this.
+    pub(crate) alignment: u64,
     /// Bytes behind the last tensor and what it is padded with.
     pub(crate) behind: usize,
 }
@@ -165,17 +166,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<Header> {
     let tensor_count = cursor.u64("the number of tensors")?;
     let entry_count = cursor.u64("the number of settings")?;
     let metadata = cursor.metadata(entry_count)?;
-    let alignment = alignment(&metadata, bytes)? as usize;
+    let alignment = alignment(&metadata, bytes)?;
     let mut tensors = cursor.tensors(tensor_count)?;
-    let start = cursor.at.next_multiple_of(alignment);
+    let start = cursor.at.next_multiple_of(alignment as usize);
     let mut next = 0;
     for tensor in &mut tensors {
         let end = tensor.place(start, next, bytes.len())?;
-        next = end.next_multiple_of(alignment);
+        next = end.next_multiple_of(alignment as usize);
     }
     Ok(Header {
         metadata,
         tensors,
+        alignment,
         behind: bytes.len().saturating_sub(start + next),
     })
 }

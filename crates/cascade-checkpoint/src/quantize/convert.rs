@@ -13,7 +13,7 @@ use cascade_hub::{ModelFile, ModelFiles, TokenizerFiles};
 use serde_json::Value as Json;
 
 use super::description::{Description, FACTORS};
-use super::{tokenizer, warnings, Quantized};
+use super::{tokenizer, unknown_window, warnings, Quantized};
 use crate::blocks::BlockType;
 use crate::gguf::names::{self, Meaning, Renamed, Rows};
 use crate::gguf::write::{write, Entries, Planned, Target, ALIGNMENT};
@@ -71,7 +71,7 @@ pub fn convert(
     entries.text("general.name", last_part(&original.files.name));
     stated.put(&mut entries, own_head);
     let mut told = original.warnings.clone();
-    told.extend(stated.unknown_elsewhere());
+    told.extend(stated.window.map(unknown_window));
     told.extend(tokenizer::put(original, conversations, &mut entries)?);
     let tensors = plan(original, &checkpoint, target, own_head, &mut told)?;
     told.extend(warnings(&tensors, target));
@@ -231,7 +231,11 @@ impl Piece {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[taken]),
             Cow::Owned(bytes) => Cow::Owned(bytes[taken].to_vec()),
         };
-        Ok(in_order(bytes, self.taken.len(), self.rows, self.heads))
+        let count = self.taken.len();
+        Ok(match self.rows {
+            Rows::Same => bytes,
+            _ => Cow::Owned(neighbours(&bytes, count, count / (2 * self.heads))),
+        })
     }
 }
 
@@ -243,16 +247,6 @@ pub(super) fn places(name: &str) -> impl Iterator<Item = &str> {
         _ => &[],
     };
     [name].into_iter().chain(others.iter().copied())
-}
-
-/// The values of a tensor of `count` rows in the order of a GGUF file.
-fn in_order(bytes: Cow<'_, [u8]>, count: usize, rows: Rows, heads: usize) -> Cow<'_, [u8]> {
-    match rows {
-        Rows::Same => bytes,
-        Rows::QueryPairs | Rows::KeyPairs => {
-            Cow::Owned(neighbours(&bytes, count, count / (2 * heads)))
-        }
-    }
 }
 
 /// Rows of a checkpoint in the order in which neighbours are rotated together: of each head, the

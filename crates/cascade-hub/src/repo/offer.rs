@@ -4,7 +4,7 @@ use url::Url;
 
 use super::client::{Answer, Client};
 use super::etag::Etag;
-use super::failure::Failure;
+use super::failure::{Failure, Outcome};
 use super::redirect::Trail;
 
 /// A file that a server is ready to send.
@@ -30,7 +30,7 @@ struct Described {
 
 impl Described {
     /// The headers that the hub sends along with a redirect, of the file that it leads to.
-    fn read(&mut self, answer: &Answer) -> Result<(), Failure> {
+    fn read(&mut self, answer: &Answer) -> Outcome<()> {
         let text = |name| Ok(answer.header(name)?.map(str::to_owned));
         if self.commit.is_none() {
             self.commit = text("x-repo-commit")?;
@@ -48,7 +48,7 @@ impl Described {
 impl Offer {
     /// Asks the hub for a file, and goes as far as needed to know what it is. The body of large
     /// files is not begun.
-    pub(super) fn ask(client: &Client, url: Url) -> Result<Self, Failure> {
+    pub(super) fn ask(client: &Client, url: Url) -> Outcome<Self> {
         let mut trail = Trail::new(url);
         let mut described = Described::default();
         loop {
@@ -76,7 +76,7 @@ impl Offer {
         }
     }
 
-    fn of_answer(described: Described, trail: Trail, answer: Answer) -> Result<Self, Failure> {
+    fn of_answer(described: Described, trail: Trail, answer: Answer) -> Outcome<Self> {
         let etag = match &described.etag {
             Some(etag) => etag,
             None => answer
@@ -108,7 +108,7 @@ impl Offer {
 
     /// The answer whose body is the file from byte `from` on, if the server can do that: see
     /// [`Answer::extent`].
-    pub(super) fn open(self, client: &Client, from: u64) -> Result<Answer, Failure> {
+    pub(super) fn open(self, client: &Client, from: u64) -> Outcome<Answer> {
         match self.answer {
             Some(answer) if from == 0 => return Ok(answer),
             // The connection is closed before the next is opened.

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::failure::{shown, Again, Failure};
+use super::failure::{shown, Again, Failure, Outcome};
 
 /// Redirects that are followed for one file. The hub itself needs two: to the new name of a
 /// repository, and to the storage of its files.
@@ -30,7 +30,7 @@ impl Trail {
 
     /// Goes to where a redirect leads: over HTTP or HTTPS, never from HTTPS back to HTTP, and not
     /// in circles.
-    pub(super) fn follow(&mut self, location: &str) -> Result<(), Failure> {
+    pub(super) fn follow(&mut self, location: &str) -> Outcome<()> {
         let next = self.here.join(location).ok().filter(is_web);
         let Some(mut next) = next else {
             let (from, to) = (place(&self.here), shown(location));
