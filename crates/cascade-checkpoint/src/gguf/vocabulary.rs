@@ -278,7 +278,11 @@ impl<'a> Vocabulary<'a> {
             tokens: tokens.into_iter().zip(0..).map(name).collect(),
             kinds,
         };
-        vocabulary.check_length(TYPES, vocabulary.kinds.len())?;
+        let (tokens, types) = (vocabulary.tokens.len(), vocabulary.kinds.len());
+        if types != tokens {
+            let problem = format!("`{TYPES}` has {types} entries for {tokens} tokens");
+            return Err(gguf.unusable(problem));
+        }
         vocabulary.drop_padding();
         vocabulary.check_tokens()?;
         Ok(vocabulary)
@@ -294,17 +298,6 @@ impl<'a> Vocabulary<'a> {
             .map_or(0, |last| last + 1);
         self.tokens.truncate(used);
         self.kinds.truncate(used);
-    }
-
-    fn check_length(&self, key: &str, length: usize) -> Result<()> {
-        if length == self.tokens.len() {
-            Ok(())
-        } else {
-            Err(self.gguf.unusable(format!(
-                "`{key}` has {length} entries for {} tokens",
-                self.tokens.len()
-            )))
-        }
     }
 
     fn check_tokens(&self) -> Result<()> {
@@ -352,11 +345,6 @@ impl<'a> Vocabulary<'a> {
             .enumerate()
             .filter(move |(_, (_, &other))| other == kind);
         tokens.map(|(id, (token, _))| (id, token))
-    }
-
-    fn vocab(&self) -> Json {
-        let entries = self.tokens.iter().cloned().zip((0..).map(Json::from));
-        Json::Object(entries.collect())
     }
 
     /// The tokens that are found in a text before anything else.
@@ -455,6 +443,7 @@ impl<'a> Vocabulary<'a> {
             return Err(self.gguf.no_tokenizer(problem));
         }
         let pre = self.pre_tokenizer()?;
+        let ids = self.tokens.iter().cloned().zip((0..).map(Json::from));
         let normalizer = if pre.composed {
             json!({"type": "NFC"})
         } else {
@@ -474,7 +463,7 @@ impl<'a> Vocabulary<'a> {
                 "fuse_unk": false,
                 "byte_fallback": false,
                 "ignore_merges": pre.whole,
-                "vocab": self.vocab(),
+                "vocab": Json::Object(ids.collect()),
                 "merges": self.merges()?,
             },
         });

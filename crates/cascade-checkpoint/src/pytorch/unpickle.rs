@@ -206,11 +206,13 @@ impl<'a> Machine<'a> {
             0x95 => _ = self.take(8)?,
             b'.' => return Ok(true),
             b'(' => self.push(Value::Mark)?,
+            // GLOBAL: a module and a name in it; then the same from the stack.
             b'c' => {
                 let known = Known::find(self.line()?, self.line()?)?;
                 self.push(Value::Known(known))?;
             }
             0x93 => self.stack_global()?,
+            // Tuples: empty, of what is above the mark, of one to three.
             b')' => self.push_tuple(Vec::new())?,
             b't' => self
                 .pop_to_mark()
@@ -218,14 +220,17 @@ impl<'a> Machine<'a> {
             code @ 0x85..=0x87 => self
                 .pop_many(usize::from(code - 0x84))
                 .and_then(|items| self.push_tuple(items))?,
+            // Lists, whose items nobody asks for.
             b']' => self.push(Value::List)?,
             b'a' => _ = self.pop()?,
             b'e' => _ = self.pop_to_mark()?,
+            // Dictionaries, and one or several items for them.
             b'}' => self.push_dict()?,
             b's' => self.pop_many(2).and_then(|pair| self.set_items(&pair))?,
             b'u' => self
                 .pop_to_mark()
                 .and_then(|items| self.set_items(&items))?,
+            // BINPERSID: a storage.
             b'Q' => {
                 let id = self.pop()?;
                 self.push(Value::Storage(Rc::new(storage(&id)?)))?;
@@ -280,7 +285,7 @@ impl<'a> Machine<'a> {
     /// Remembers the top of the stack under a number, or recalls what was.
     fn follow_memo(&mut self, code: u8) -> Result<(), String> {
         let id = match code {
-            // The next number.
+            // MEMOIZE: the next number.
             0x94 => self.memo.len() as u32,
             b'q' | b'h' => self.byte()?.into(),
             _ => u32::from_le_bytes(self.array()?),
