@@ -12,7 +12,7 @@ use ureq::{Agent, Body, Timeout};
 use url::Url;
 
 use super::failure::{shown, Again, Failure, Outcome};
-use super::redirect::place;
+use super::redirect::{place, Trail};
 use crate::options::{ANSWER_VARIABLE, READ_VARIABLE};
 use crate::{Error, ErrorKind, HubLimits, HubOptions, Result};
 
@@ -88,6 +88,17 @@ impl Client {
             headers: parts.headers,
             body,
         })
+    }
+
+    /// Asks for what is at the end of a trail, from byte `from` on, wherever redirects lead.
+    pub(super) fn follow(&self, trail: &mut Trail, from: u64) -> Outcome<Answer> {
+        loop {
+            let answer = self.get(trail.here(), from)?;
+            match answer.location()? {
+                Some(location) => trail.follow(location)?,
+                None => return Ok(answer),
+            }
+        }
     }
 
     /// What it means that a body could not be read.

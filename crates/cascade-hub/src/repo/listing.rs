@@ -86,13 +86,8 @@ impl HubRepo<'_> {
     /// Asks the hub what the revision is.
     pub(super) fn info(&self) -> Outcome<Info> {
         let mut trail = Trail::new(self.info_url());
-        let answer = loop {
-            let answer = self.client.get(trail.here(), 0)?;
-            match answer.location()? {
-                Some(location) => trail.follow(location)?,
-                None => break answer.checked(&self.client, false)?,
-            }
-        };
+        let answer = self.client.follow(&mut trail, 0)?;
+        let answer = answer.checked(&self.client, false)?;
         let incoming = Incoming::new(&self.client, answer);
         let body = incoming.read_all(self.client.limits().listing)?;
         let answered: Answered = serde_json::from_slice(&body).map_err(|error| {

@@ -43,6 +43,17 @@ impl Described {
         }
         Ok(())
     }
+
+    fn offer(self, trail: Trail, answer: Option<Answer>) -> Outcome<Offer> {
+        let etag = self.etag.ok_or(Failure::no_hub("there is no ETag"))?;
+        Ok(Offer {
+            commit: self.commit,
+            etag: Etag::parse(&etag)?,
+            size: self.size,
+            trail,
+            answer,
+        })
+    }
 }
 
 impl Offer {
@@ -57,43 +68,22 @@ impl Offer {
             match answer.location()? {
                 Some(location) => trail.follow(location)?,
                 None => {
-                    let is_promised = described.etag.is_some();
-                    let answer = answer.checked(client, is_promised)?;
-                    return Self::of_answer(described, trail, answer);
+                    let answer = answer.checked(client, described.etag.is_some())?;
+                    if described.etag.is_none() {
+                        described.etag = answer.header("etag")?.map(str::to_owned);
+                    }
+                    if described.size.is_none() {
+                        described.size = answer.extent()?.1;
+                    }
+                    return described.offer(trail, Some(answer));
                 }
             }
             // Nobody else than the hub knows the commit.
             let is_settled = described.commit.is_some() || !client.is_hub(trail.here());
-            if let (Some(etag), true) = (&described.etag, is_settled) {
-                return Ok(Self {
-                    etag: Etag::parse(etag)?,
-                    commit: described.commit,
-                    size: described.size,
-                    trail,
-                    answer: None,
-                });
+            if described.etag.is_some() && is_settled {
+                return described.offer(trail, None);
             }
         }
-    }
-
-    fn of_answer(described: Described, trail: Trail, answer: Answer) -> Outcome<Self> {
-        let etag = match &described.etag {
-            Some(etag) => etag,
-            None => answer
-                .header("etag")?
-                .ok_or(Failure::no_hub("there is no ETag"))?,
-        };
-        let etag = Etag::parse(etag)?;
-        let size = described
-            .size
-            .map_or_else(|| Ok(answer.extent()?.1), |size| Ok(Some(size)))?;
-        Ok(Self {
-            commit: described.commit,
-            etag,
-            size,
-            trail,
-            answer: Some(answer),
-        })
     }
 
     /// Where the file is.
@@ -115,12 +105,6 @@ impl Offer {
             answer => drop(answer),
         }
         let mut trail = self.trail;
-        loop {
-            let answer = client.get(trail.here(), from)?;
-            match answer.location()? {
-                Some(location) => trail.follow(location)?,
-                None => return answer.checked(client, true),
-            }
-        }
+        client.follow(&mut trail, from)?.checked(client, true)
     }
 }
