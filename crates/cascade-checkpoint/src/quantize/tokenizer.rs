@@ -47,7 +47,7 @@ pub(super) fn put(
     let words = Words::read(original, conversations, &text)?;
     let mut warnings = Vec::new();
     let described = words.described().map(|described| words.tried(described));
-    match described.map_or_else(|reason| Ok(Err(reason)), |tried| tried)? {
+    match described.unwrap_or_else(|reason| Ok(Err(reason)))? {
         Ok((described, difference)) => {
             entries.append(described);
             let told = |difference| format!("in other programs {difference} may be others");
