@@ -14,8 +14,6 @@ pub(crate) enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
     Owned(Vec<u8>),
-    /// A file of no bytes cannot be mapped.
-    Empty,
 }
 
 impl Bytes {
@@ -32,7 +30,8 @@ impl Bytes {
         };
         let opened = cascade_core::fs::open(path).map_err(io)?;
         if opened.metadata().map_err(io)?.len() == 0 {
-            return Ok(Self::Empty);
+            // A file of no bytes cannot be mapped.
+            return Ok(Self::Embedded(&[]));
         }
         // SAFETY: as for safetensors files: programs that write checkpoints or fill the hub's cache
         // make a new file and rename it. Tensors are copied out of the mapping, but for embeddings,
@@ -42,9 +41,7 @@ impl Bytes {
         let mapped = unsafe { Mmap::map(&opened) };
         Ok(Self::Mapped(mapped.map_err(io)?))
     }
-}
 
-impl Bytes {
     /// Gives up the memory in which a range of a mapped file has been read, which counts as the
     /// process's until the system needs it. It is read again if it is used again.
     #[allow(unsafe_code)]
@@ -78,7 +75,6 @@ impl Deref for Bytes {
             Self::Mapped(bytes) => bytes,
             Self::Embedded(bytes) => bytes,
             Self::Owned(bytes) => bytes,
-            Self::Empty => &[],
         }
     }
 }

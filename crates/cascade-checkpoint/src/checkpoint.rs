@@ -1,11 +1,9 @@
 //! Weights by name, from the files of a checkpoint.
-//!
-//! Each format has a reader ([`TensorFile`]) in a file of its own; a [`Checkpoint`] is one or more
-//! files of one format.
 
 mod leftovers;
 mod rows;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,12 +11,10 @@ use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 
 pub use self::leftovers::Leftovers;
 pub use self::rows::Rows;
+use crate::dtype::each;
 use crate::finite::Named;
-use crate::gguf::GgufWeights;
-use crate::pytorch::PyTorch;
-use crate::safetensors::Safetensors;
-use crate::tensor::{Blocks, Stored, TensorFile, TensorInfo};
-use crate::{DType, Error, ErrorKind, Result};
+use crate::tensor::{Blocks, Order, Stored, Tensor, TensorInfo, WeightFile};
+use crate::{DType, Error, ErrorKind, FloatType, Result};
 
 /// The tensors of one or more files.
 ///
@@ -29,10 +25,8 @@ pub struct Checkpoint {
     inner: Arc<Inner>,
 }
 
-type Files = Vec<Box<dyn TensorFile>>;
-
 struct Inner {
-    files: Files,
+    files: Vec<WeightFile>,
     tensors: HashMap<String, Entry>,
     /// Whether they are of a decoder without its head, as its base class saves them.
     headless: bool,
@@ -42,10 +36,11 @@ struct Inner {
 
 /// Where a tensor is.
 struct Entry {
+    /// The number of its file.
     file: usize,
     /// What the file calls it.
     own: String,
-    info: TensorInfo,
+    tensor: Tensor,
 }
 
 impl Checkpoint {
@@ -58,13 +53,12 @@ impl Checkpoint {
     /// A file that cannot be read, is cut off, or is not of its format; a tensor that is not where
     /// the index says.
     pub fn open(model: &ModelFiles) -> Result<Self> {
-        let files = open(model)?;
-        let tensors = tensors(model, &files)?;
-        if is_base_model(&tensors) {
-            Ok(Self::new(files, with_prefix(tensors), true))
-        } else {
-            Ok(Self::new(files, tensors, false))
+        let mut inner = Inner::open(model.weight_format, &model.weights, &model.weight_map)?;
+        if is_base_model(&inner.tensors) {
+            inner.headless = true;
+            inner.tensors = with_prefix(inner.tensors);
         }
+        Ok(Self::of(inner))
     }
 
     /// Opens the files of something that is not a model, such as a drafting head: tensors keep the
@@ -73,25 +67,23 @@ impl Checkpoint {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_as_named(model: &ModelFiles) -> Result<Self> {
-        let files = open(model)?;
-        let tensors = tensors(model, &files)?;
-        Ok(Self::new(files, tensors, false))
+        Inner::open(model.weight_format, &model.weights, &model.weight_map).map(Self::of)
     }
 
-    fn new(files: Files, tensors: HashMap<String, Entry>, headless: bool) -> Self {
-        let used = Mutex::default();
-        let inner = Arc::new(Inner {
-            files,
-            tensors,
-            headless,
-            used,
-        });
-        Self { inner }
+    /// A file that belongs to no model.
+    pub(crate) fn open_file(format: WeightFormat, file: ModelFile) -> Result<Self> {
+        Inner::open(format, &[file], &BTreeMap::new()).map(Self::of)
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The files, joined for messages.
     pub fn files(&self) -> String {
-        let files: Vec<&str> = self.inner.files.iter().map(|file| file.name()).collect();
+        let files: Vec<&str> = self.inner.files.iter().map(|file| &*file.name).collect();
         match files.as_slice() {
             [first, .., last] => format!("{first} … {last}"),
             files => files.concat(),
@@ -110,13 +102,14 @@ impl Checkpoint {
 
     /// What the user should know of the files, in sentences.
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
-        self.inner.files.iter().filter_map(|file| file.note())
+        let files = self.inner.files.iter();
+        files.filter_map(|file| file.note.clone())
     }
 
     /// What the files say of their tensors, by name.
     pub fn infos(&self) -> BTreeMap<String, TensorInfo> {
         let all = self.inner.tensors.iter();
-        all.map(|(name, entry)| (name.clone(), entry.info.clone()))
+        all.map(|(name, entry)| (name.clone(), entry.tensor.info.clone()))
             .collect()
     }
 
@@ -127,8 +120,12 @@ impl Checkpoint {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the tensor `name` is, which has the shape that is expected.
-    fn entry(&self, name: &str, expected: &[usize]) -> Result<&Entry> {
+    fn mark_used(&self, name: &str) {
+        self.used().insert(name.to_owned());
+    }
+
+    /// The tensor `name`, which has the shape that is expected, and its file.
+    fn tensor(&self, name: &str, expected: &[usize]) -> Result<(&WeightFile, &Tensor)> {
         let Some(entry) = self.inner.tensors.get(name) else {
             if self.inner.headless && name == HEAD {
                 return Err(self.no_head());
@@ -137,17 +134,13 @@ impl Checkpoint {
             let asked = format!("which config.json asks for with shape {expected:?}");
             return Err(other_model(&format!("{found}, {asked}")));
         };
-        let file = &self.inner.files[entry.file];
-        if entry.info.shape != expected {
-            let found = format!(
-                "{}: tensor {name} has shape {:?}",
-                file.name(),
-                entry.info.shape
-            );
+        let (file, shape) = (&self.inner.files[entry.file], &entry.tensor.info.shape);
+        if shape != expected {
+            let found = format!("{}: tensor {name} has shape {shape:?}", file.name);
             let asked = format!("but config.json asks for {expected:?}");
             return Err(other_model(&format!("{found}, {asked}")));
         }
-        Ok(entry)
+        Ok((file, &entry.tensor))
     }
 
     /// The weights are those of a base class, which has no head to generate with.
@@ -168,14 +161,14 @@ impl Checkpoint {
     /// The type that a tensor is stored in, as the format calls it.
     pub fn stored_as(&self, name: &str) -> Option<&str> {
         let entry = self.inner.tensors.get(name);
-        entry.map(|entry| &*entry.info.dtype)
+        entry.map(|entry| &*entry.tensor.info.dtype)
     }
 
     /// What messages call the tensor `tensor`.
     pub fn named<'a>(&'a self, tensor: &'a str) -> Named<'a> {
         let entry = self.inner.tensors.get(tensor);
         Named {
-            file: entry.map(|entry| self.inner.files[entry.file].name()),
+            file: entry.map(|entry| &*self.inner.files[entry.file].name),
             tensor: entry.map_or(tensor, |entry| &entry.own),
         }
     }
@@ -184,7 +177,8 @@ impl Checkpoint {
     /// they are.
     pub fn finite(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let stored = self.load(name, expected)?;
-        stored.finite(self.named(name), expected)?;
+        let named = self.named(name);
+        named.check(stored.dtype, &stored.bytes, expected)?;
         Ok(stored)
     }
 
@@ -193,23 +187,84 @@ impl Checkpoint {
     /// # Errors
     /// If it is missing, or of another length or type.
     pub fn longs(&self, name: &str, length: usize) -> Result<Vec<i64>> {
-        let entry = self.entry(name, &[length])?;
-        let file = &self.inner.files[entry.file];
-        let longs = file.longs(&entry.own)?;
-        let unsupported = || Error::tensor_type(file.name(), name, &entry.info.dtype);
-        let longs = longs.ok_or_else(unsupported)?;
-        self.used().insert(name.to_owned());
-        Ok(longs)
+        let (file, tensor) = self.tensor(name, &[length])?;
+        if tensor.info.dtype != "I64" {
+            return Err(Error::tensor_type(&file.name, name, &tensor.info.dtype));
+        }
+        let bytes = file.values(tensor)?;
+        self.mark_used(name);
+        Ok(each(&bytes, i64::from_le_bytes))
     }
 
-    /// Reads a tensor, whatever its values are.
+    /// Reads a tensor, whatever its values are: floats as they are stored, others as f32.
     pub fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
-        let entry = self.entry(name, expected)?;
-        let file = &self.inner.files[entry.file];
-        let unsupported = || Error::tensor_type(file.name(), name, &entry.info.dtype);
-        let stored = file.load(&entry.own)?.ok_or_else(unsupported)?;
-        self.used().insert(name.to_owned());
-        Ok(stored)
+        let (file, tensor) = self.tensor(name, expected)?;
+        let Some(kind) = tensor.kind else {
+            return Err(Error::tensor_type(&file.name, name, &tensor.info.dtype));
+        };
+        let bytes = file.values(tensor)?;
+        self.mark_used(name);
+        Ok(match kind.as_float() {
+            Some(dtype) => Stored { dtype, bytes },
+            None => Stored {
+                dtype: FloatType::F32,
+                bytes: Cow::Owned(kind.unpack(&bytes)),
+            },
+        })
+    }
+
+    /// The matrix `name`, `[rows, inputs]`, where it lies, if its rows there are what they would be
+    /// in memory in `dtype`. All its numbers were looked at.
+    ///
+    /// # Errors
+    /// If it is missing, has another shape, or numbers that are not finite.
+    pub fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
+        let (file, tensor) = self.tensor(name, &shape)?;
+        let kind = tensor.kind.filter(|kind| kind.is_held_in(dtype));
+        let (Some(kind), Order::Rows) = (kind, &tensor.order) else {
+            return Ok(None);
+        };
+        kind.check(self.named(name), file.bytes(tensor), &shape)?;
+        file.let_go(tensor);
+        self.mark_used(name);
+        Ok(Some(Rows {
+            name: name.to_owned(),
+            inner: Arc::clone(&self.inner),
+            kind,
+            shape,
+        }))
+    }
+
+    /// The blocks of the matrix `name`, `[outputs, inputs]`, if `dtype` takes those of the file as
+    /// they are, or without loss in another format. Nobody has looked at their scales.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape, or cannot be read.
+    pub fn blocks(
+        &self,
+        name: &str,
+        shape: [usize; 2],
+        dtype: DType,
+    ) -> Result<Option<Blocks<'_>>> {
+        let (file, tensor) = self.tensor(name, &shape)?;
+        let as_blocks = tensor.kind.and_then(|kind| Some((kind, kind.as_blocks()?)));
+        let taken = as_blocks.filter(|(_, format)| dtype.takes(*format));
+        let Some((kind, format)) = taken else {
+            return Ok(None);
+        };
+        let mut bytes = file.values(tensor)?;
+        if kind.format() != Some(format) {
+            bytes = Cow::Owned(kind.widened(&bytes));
+        }
+        self.mark_used(name);
+        Ok(Some(Blocks { format, bytes }))
+    }
+
+    /// Gives up memory in which a tensor was read.
+    pub fn let_go(&self, name: &str) {
+        if let Some(entry) = self.inner.tensors.get(name) {
+            self.inner.files[entry.file].let_go(&entry.tensor);
+        }
     }
 }
 
@@ -242,106 +297,38 @@ fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
     tensors.into_iter().map(renamed).collect()
 }
 
-/// Where each tensor of the files of a model is.
-fn tensors(model: &ModelFiles, files: &[Box<dyn TensorFile>]) -> Result<HashMap<String, Entry>> {
-    let mut tensors = HashMap::new();
-    for (index, file) in files.iter().enumerate() {
-        for (name, info) in file.tensors() {
-            match model.weight_map.get(&name) {
-                Some(&place) if place != index => {}
-                _ => {
-                    let (file, own) = (index, name.clone());
-                    tensors.insert(name, Entry { file, own, info });
+impl Inner {
+    /// Opens files of a format, and finds their tensors: where an index says, if there is one.
+    fn open(
+        format: WeightFormat,
+        files: &[ModelFile],
+        index: &BTreeMap<String, usize>,
+    ) -> Result<Self> {
+        let mut files = WeightFile::open(format, files)?;
+        let mut tensors = HashMap::new();
+        for (file, opened) in files.iter_mut().enumerate() {
+            for (own, tensor) in std::mem::take(&mut opened.tensors) {
+                if index.get(&own).is_none_or(|&place| place == file) {
+                    tensors.insert(own.clone(), Entry { file, own, tensor });
                 }
             }
         }
-    }
-    let misplaced = |(name, &file): &(&String, &usize)| {
-        tensors.get(*name).is_none_or(|entry| entry.file != file)
-    };
-    if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
-        let message = format!(
-            "{} has no tensor {name}, and the index beside it says that it has: they are not of one model; copy or \
-             download all of them again",
-            files[file].name()
-        );
-        return Err(Error::new(ErrorKind::Mismatch, message));
-    }
-    Ok(tensors)
-}
-
-fn open(model: &ModelFiles) -> Result<Files> {
-    match model.weight_format {
-        // The parts of a model tell only together what they are.
-        WeightFormat::Gguf => Ok(vec![Box::new(GgufWeights::open(&model.weights)?)]),
-        format => model
-            .weights
+        let mut missing = index
             .iter()
-            .map(|file| open_file(format, file))
-            .collect(),
-    }
-}
-
-fn open_file(format: WeightFormat, file: &ModelFile) -> Result<Box<dyn TensorFile>> {
-    match format {
-        WeightFormat::Safetensors => Ok(Box::new(Safetensors::open(file)?)),
-        WeightFormat::PyTorch => Ok(Box::new(PyTorch::open(file)?)),
-        other => {
-            let cure = "which is not read here; convert it to safetensors";
-            let message = format!("{file} is in the format {other:?}, {cure}");
-            Err(Error::new(ErrorKind::Unsupported, message))
+            .filter(|(name, _)| !tensors.contains_key(*name));
+        if let Some((name, &file)) = missing.next() {
+            let message = format!(
+                "{} has no tensor {name}, and the index beside it says that it has: they are not of one model; copy or \
+                 download all of them again",
+                files[file].name
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
         }
-    }
-}
-
-impl Checkpoint {
-    /// The matrix `name`, `[rows, inputs]`, where it lies, if its rows there are what they would be
-    /// in memory in `dtype`. All its numbers were looked at.
-    ///
-    /// # Errors
-    /// If it is missing, has another shape, or numbers that are not finite.
-    pub fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
-        let entry = self.entry(name, &shape)?;
-        let file = &*self.inner.files[entry.file];
-        let place = file.in_place(&entry.own);
-        let Some(place) = place.filter(|place| place.encoding.is(dtype)) else {
-            return Ok(None);
-        };
-        place.check(file, self.named(name), &shape)?;
-        self.let_go(name);
-        self.used().insert(name.to_owned());
-        Ok(Some(Rows {
-            name: name.to_owned(),
-            inner: Arc::clone(&self.inner),
-            file: entry.file,
-            place,
-            shape,
-        }))
-    }
-
-    /// The blocks of the matrix `name`, `[outputs, inputs]`, if `dtype` takes those of the file as
-    /// they are, or without loss in another format. Nobody has looked at their scales.
-    ///
-    /// # Errors
-    /// If it is missing or has another shape, or cannot be read.
-    pub fn blocks(
-        &self,
-        name: &str,
-        shape: [usize; 2],
-        dtype: DType,
-    ) -> Result<Option<Blocks<'_>>> {
-        let entry = self.entry(name, &shape)?;
-        let blocks = self.inner.files[entry.file].blocks(&entry.own, dtype)?;
-        if blocks.is_some() {
-            self.used().insert(name.to_owned());
-        }
-        Ok(blocks)
-    }
-
-    /// Gives up memory in which a tensor was read.
-    pub fn let_go(&self, name: &str) {
-        if let Some(entry) = self.inner.tensors.get(name) {
-            self.inner.files[entry.file].let_go(&entry.own);
-        }
+        Ok(Self {
+            files,
+            tensors,
+            headless: false,
+            used: Mutex::default(),
+        })
     }
 }

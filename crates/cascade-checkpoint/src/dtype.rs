@@ -82,15 +82,16 @@ impl DType {
         }
     }
 
+    /// Whether blocks of a format stay as they are.
+    pub(crate) fn takes(self, format: Format) -> bool {
+        self == Self::Stored || self.format(FloatType::F32) == format
+    }
+
     /// Bytes of `weights` weights; nothing if only their file knows.
     pub fn bytes(self, weights: usize) -> Option<usize> {
-        match self {
-            Self::F32 => Some(weights.saturating_mul(4)),
-            Self::BF16 | Self::F16 => Some(weights.saturating_mul(2)),
-            Self::Q8_0 => Some(weights.div_ceil(32).saturating_mul(34)),
-            Self::Q4_0 => Some(weights.div_ceil(32).saturating_mul(18)),
-            Self::Stored => None,
-        }
+        let format = self.format(FloatType::F32);
+        let blocks = weights.div_ceil(format.block_values());
+        (self != Self::Stored).then_some(blocks.saturating_mul(format.block_bytes()))
     }
 }
 
@@ -105,21 +106,20 @@ impl FromStr for DType {
 
     /// Reads a name, or `float32`, `float16`, `bfloat16`.
     fn from_str(text: &str) -> Result<Self> {
-        match text.trim() {
-            "f32" | "float32" => Ok(Self::F32),
-            "f16" | "float16" => Ok(Self::F16),
-            "bf16" | "bfloat16" => Ok(Self::BF16),
-            "q8_0" => Ok(Self::Q8_0),
-            "q4_0" => Ok(Self::Q4_0),
-            "stored" => Ok(Self::Stored),
-            _ => {
-                let message = format!(
-                    "\"{text}\" is not a type to compute in; give f32, f16 or bf16, or, on a CPU, q8_0, q4_0 or stored (as \
-                     the file has them)"
-                );
-                Err(Error::new(ErrorKind::Unsupported, message))
-            }
-        }
+        let name = match text.trim() {
+            "float32" => "f32",
+            "float16" => "f16",
+            "bfloat16" => "bf16",
+            name => name,
+        };
+        let mut all = Self::ALL.into_iter();
+        all.find(|dtype| dtype.as_str() == name).ok_or_else(|| {
+            let message = format!(
+                "\"{text}\" is not a type to compute in; give f32, f16 or bf16, or, on a CPU, q8_0, q4_0 or stored (as \
+                 the file has them)"
+            );
+            Error::new(ErrorKind::Unsupported, message)
+        })
     }
 }
 
@@ -137,6 +137,17 @@ pub enum FloatType {
 }
 
 impl FloatType {
+    /// The type that safetensors and GGUF call so.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "F32" => Some(Self::F32),
+            "F16" => Some(Self::F16),
+            "BF16" => Some(Self::BF16),
+            "F64" => Some(Self::F64),
+            _ => None,
+        }
+    }
+
     /// Bytes of a value.
     pub fn bytes(self) -> usize {
         match self {
@@ -148,27 +159,19 @@ impl FloatType {
 
     /// Values, rounded if they are in f64.
     pub fn to_f32(self, bytes: &[u8]) -> Vec<f32> {
-        let (twos, fours, eights) = (
-            bytes.as_chunks().0,
-            bytes.as_chunks().0,
-            bytes.as_chunks().0,
-        );
         match self {
-            Self::F32 => fours.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-            Self::BF16 => twos
-                .iter()
-                .map(|b| bf16::from_le_bytes(*b).to_f32())
-                .collect(),
-            Self::F16 => twos
-                .iter()
-                .map(|b| f16::from_le_bytes(*b).to_f32())
-                .collect(),
-            Self::F64 => eights
-                .iter()
-                .map(|b| f64::from_le_bytes(*b) as f32)
-                .collect(),
+            Self::F32 => each(bytes, f32::from_le_bytes),
+            Self::BF16 => each(bytes, |value| bf16::from_le_bytes(value).to_f32()),
+            Self::F16 => each(bytes, |value| f16::from_le_bytes(value).to_f32()),
+            Self::F64 => each(bytes, |value| f64::from_le_bytes(value) as f32),
         }
     }
+}
+
+/// What is read of every `N` bytes.
+pub(crate) fn each<const N: usize, T>(bytes: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
+    let values = bytes.as_chunks().0.iter();
+    values.map(|&value| read(value)).collect()
 }
 
 /// Reads the name of a type to compute in: `f32`, `f16`, `bf16`, `q8_0`, `q4_0` or `stored`.

@@ -31,10 +31,38 @@ fn cached_content(file: &Path) -> Option<PathBuf> {
     (content.parent()?.file_name()? == "blobs").then_some(content)
 }
 
-fn cure_of(cure: &str, file: &str) -> String {
-    match cure {
-        DOWNLOAD_AGAIN => download_again(file),
-        _ => cure.to_owned(),
+/// What is wrong with the content of a file, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) problem: String,
+    pub(crate) cure: &'static str,
+}
+
+/// Damage.
+impl From<String> for Fault {
+    fn from(problem: String) -> Self {
+        let cure = DOWNLOAD_AGAIN;
+        Self { problem, cure }
+    }
+}
+
+impl Fault {
+    /// What git leaves in place of a large file.
+    pub(crate) fn of_pointer(bytes: &[u8]) -> Option<Self> {
+        bytes.starts_with(b"version https://git-lfs").then(|| Self {
+            problem: "it is a pointer that git leaves in place of a large file".to_owned(),
+            cure: "run `git lfs pull` in its folder, or download the file itself",
+        })
+    }
+
+    /// A file of weights that cannot be understood.
+    pub(crate) fn corrupt(self, file: &str, format: &str) -> Error {
+        let cure = match self.cure {
+            DOWNLOAD_AGAIN => download_again(file),
+            cure => cure.to_owned(),
+        };
+        let message = format!("{file} is not a {format} file: {}; {cure}", self.problem);
+        Error::new(ErrorKind::Damaged, message)
     }
 }
 
@@ -115,13 +143,6 @@ impl Error {
         Self::new(ErrorKind::Damaged, format!("{file}{problem}; {cure}"))
     }
 
-    /// A file of weights that cannot be understood.
-    pub(crate) fn corrupt(file: &str, format: &str, reason: &str, cure: &str) -> Self {
-        let cure = cure_of(cure, file);
-        let message = format!("{file} is not a {format} file: {reason}; {cure}");
-        Self::new(ErrorKind::Damaged, message)
-    }
-
     /// A tensor in a type that is not a float this crate computes with.
     pub(crate) fn tensor_type(file: &str, tensor: &str, dtype: &str) -> Self {
         let message = format!(
@@ -163,7 +184,8 @@ mod tests {
 
     fn cut(file: &Path) -> String {
         let file = file.display().to_string();
-        Error::corrupt(&file, "safetensors", "it ends early", DOWNLOAD_AGAIN).to_string()
+        let fault = Fault::from("it ends early".to_owned());
+        fault.corrupt(&file, "safetensors").to_string()
     }
 
     #[test]

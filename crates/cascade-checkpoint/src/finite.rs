@@ -4,7 +4,6 @@
 //! would make zeros of the one and noise of the other, and a damaged model would answer as if it
 //! were whole: nothing is packed or written that was not looked at here.
 
-use cascade_cpu::Format;
 use half::f16;
 use rayon::prelude::*;
 
@@ -157,20 +156,6 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// The scales of a format that the CPU's kernels multiply with; floats have none.
-    pub fn of_format(format: Format) -> Self {
-        Self {
-            bytes: format.block_bytes(),
-            values: format.block_values(),
-            places: match format {
-                Format::F32 | Format::BF16 | Format::F16 => &[],
-                Format::Q8_0 | Format::Q4_0 => &[0],
-                Format::Q4K | Format::Q5K => &[0, 2],
-                Format::Q6K => &[208],
-            },
-        }
-    }
-
     /// The scales of the block that bytes begin with.
     fn of(self, block: &[u8]) -> impl Iterator<Item = f16> + '_ {
         let scale = |&at: &usize| f16::from_le_bytes([block[at], block[at + 1]]);

@@ -2,13 +2,12 @@
 //!
 //! [`header`] reads what a file says of itself, from bytes that nobody vouches for; [`settings`]
 //! says it as a config.json would, [`vocabulary`] makes a tokenizer of it, and [`weights`] gives
-//! the tensors under the names that Hugging Face has for them, with the values that [`blocks`]
+//! the tensors under the names that Hugging Face has for them, with the values that [`crate::blocks`]
 //! unpacks.
 //!
 //! What is not understood is refused by name: a key or a tensor that is passed over may change what
 //! the model says.
 
-pub(crate) mod blocks;
 pub(crate) mod header;
 pub(crate) mod names;
 pub(crate) mod pre_tokenizers;
@@ -16,21 +15,21 @@ pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
 pub(crate) mod vocabulary;
-mod weights;
+pub(crate) mod weights;
 pub(crate) mod write;
 
-use header::{Fault, Header, List, TensorInfo, Value, ValueType};
+use header::{Header, TensorInfo, Value, ValueType};
 
 use std::fmt::Display;
 
 use cascade_hub::ModelFile;
 
 use crate::bytes::Bytes;
+use crate::error::Fault;
 use crate::finite::Named;
 use crate::{Error, ErrorKind, Result};
 
 pub(crate) use settings::config;
-pub(crate) use weights::GgufWeights;
 
 const OTHER_FILE: &str = "take another GGUF file of the model, or its safetensors files";
 
@@ -96,15 +95,15 @@ impl Gguf {
 
     /// Refuses parts that are not all parts of one model, in order.
     fn check_parts(&self) -> Result<()> {
-        let expected = self.parts.len() as u64;
+        let expected = self.parts.len() as i128;
         for (index, part) in self.parts.iter().enumerate() {
-            let stated = |key| match part.header.metadata.get(key) {
-                Some(Value::Unsigned(number)) => Some(*number),
-                _ => None,
+            let stated = |key| {
+                let numbers = part.header.metadata.get(key)?.integers(&part.bytes)?;
+                numbers.first().copied()
             };
             let count = stated("split.count").unwrap_or(1).max(1);
             let number = stated("split.no").unwrap_or(0);
-            if (number, count) != (index as u64, expected) {
+            if (number, count) != (index as i128, expected) {
                 return Err(part.fault(
                     format!(
                         "it is part {} of a model in {count} files, and not part {} of {expected}",
@@ -151,87 +150,73 @@ impl Gguf {
         self.unusable(format!("`{key}` is {found}, and should be {expected}"))
     }
 
+    /// What `read` finds in the value of a key, which is a list or not, if there is one.
+    fn read<'a, T>(
+        &'a self,
+        key: &str,
+        (is_list, expected): (bool, &str),
+        read: impl FnOnce(&'a Value, &'a [u8]) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let found = Some(value).filter(|value| value.is_list == is_list);
+        let found = found.and_then(|value| read(value, &self.first().bytes));
+        found.ok_or_else(|| self.mistyped(key, expected)).map(Some)
+    }
+
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::Text(range)) => std::str::from_utf8(&self.first().bytes[range.clone()])
-                .map(Some)
-                .map_err(|_| self.mistyped(key, "UTF-8")),
-            Some(_) => Err(self.mistyped(key, "a text")),
-        }
+        let text = self.read(key, (false, "a text"), |value, file| {
+            value.texts(file)?.next()
+        })?;
+        let read = |text| std::str::from_utf8(text).map_err(|_| self.mistyped(key, "UTF-8"));
+        text.map(read).transpose()
     }
 
     pub(crate) fn unsigned(&self, key: &str) -> Result<Option<u64>> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::Unsigned(number)) => Ok(Some(*number)),
-            Some(Value::Signed(number)) if *number >= 0 => Ok(Some(*number as u64)),
-            Some(_) => Err(self.mistyped(key, "a whole number")),
-        }
+        self.read(key, (false, "a whole number"), |value, file| {
+            u64::try_from(*value.integers(file)?.first()?).ok()
+        })
     }
 
     /// A number; f32 is given as the shortest decimal that rounds to it, which is what the file was
     /// made from.
     fn number(&self, key: &str) -> Result<Option<f64>> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::F32(number)) => Ok(Some(decimal(*number))),
-            Some(Value::F64(number)) => Ok(Some(*number)),
-            Some(Value::Unsigned(number)) => Ok(Some(*number as f64)),
-            Some(Value::Signed(number)) => Ok(Some(*number as f64)),
-            Some(_) => Err(self.mistyped(key, "a number")),
-        }
+        self.read(key, (false, "a number"), |value, file| {
+            let number = *value.numbers(file)?.first()?;
+            let is_single = value.of == ValueType::F32;
+            Some(if is_single {
+                decimal(number as f32)
+            } else {
+                number
+            })
+        })
     }
 
     fn flag(&self, key: &str) -> Result<Option<bool>> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(_) => Err(self.mistyped(key, "true or false")),
-        }
-    }
-
-    fn list(&self, key: &str) -> Result<Option<&List>> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::List(list)) => Ok(Some(list)),
-            Some(_) => Err(self.mistyped(key, "a list")),
-        }
+        self.read(key, (false, "true or false"), Value::flag)
     }
 
     fn texts(&self, key: &str) -> Result<Option<Vec<&str>>> {
-        let Some(list) = self.list(key)? else {
-            return Ok(None);
-        };
-        if list.of != ValueType::Text {
-            return Err(self.mistyped(key, "a list of texts"));
-        }
-        let texts = list.texts(&self.first().bytes).zip(0..);
-        let checked = texts.map(|(text, index)| {
-            std::str::from_utf8(text).map_err(|_| {
-                let problem = format!("`{key}` has an entry number {index} that is not UTF-8");
-                self.unusable(problem)
-            })
+        let texts = self.read(key, (true, "a list of texts"), |value, file| {
+            value.texts(file)
+        })?;
+        let checked = texts.map(|texts| {
+            let checked = texts.zip(0..).map(|(text, index)| {
+                let problem = || format!("`{key}` has an entry number {index} that is not UTF-8");
+                std::str::from_utf8(text).map_err(|_| self.unusable(problem()))
+            });
+            checked.collect()
         });
-        checked.collect::<Result<_>>().map(Some)
+        checked.transpose()
     }
 
-    fn integers(&self, key: &str) -> Result<Option<Vec<i64>>> {
-        let Some(list) = self.list(key)? else {
-            return Ok(None);
-        };
-        let integers = list.integers(&self.first().bytes);
-        let mistyped = || self.mistyped(key, "a list of whole numbers");
-        integers.ok_or_else(mistyped).map(Some)
+    fn integers(&self, key: &str) -> Result<Option<Vec<i128>>> {
+        self.read(key, (true, "a list of whole numbers"), Value::integers)
     }
 
-    fn floats(&self, key: &str) -> Result<Option<Vec<f32>>> {
-        let Some(list) = self.list(key)? else {
-            return Ok(None);
-        };
-        let floats = list.floats(&self.first().bytes);
-        let mistyped = || self.mistyped(key, "a list of numbers");
-        floats.ok_or_else(mistyped).map(Some)
+    fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        self.read(key, (true, "a list of numbers"), Value::numbers)
     }
 
     /// All tensors, with the parts they are in.
@@ -272,10 +257,7 @@ impl Part {
             tensor: &tensor.name,
         };
         let bytes = &self.bytes[tensor.data.clone()];
-        match tensor.kind.as_float() {
-            Some(dtype) => name.check(dtype, bytes, &tensor.shape),
-            None => name.check_blocks(tensor.kind.scales(), bytes, &tensor.shape),
-        }
+        tensor.kind.check(name, bytes, &tensor.shape)
     }
 
     pub(crate) fn fault(&self, problem: impl Display, cure: impl Display) -> Error {

@@ -14,6 +14,7 @@
 //! is compared with the file. What is damaged, cut off or not understood is refused, and every
 //! [`Error`] names the file and the cure.
 
+mod blocks;
 mod bytes;
 mod checkpoint;
 mod dtype;

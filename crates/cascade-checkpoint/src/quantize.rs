@@ -14,9 +14,9 @@ use std::io::Write;
 
 use cascade_hub::ModelFile;
 
-use crate::gguf::blocks::BlockType;
-use crate::gguf::write::{write, Entries, Planned, Target, ALIGNMENT};
-use crate::gguf::{settings, Gguf, GgufWeights};
+use crate::blocks::BlockType;
+use crate::gguf::write::{write, Entries, Planned, Target};
+use crate::gguf::{settings, weights, Gguf};
 use crate::{DType, Result};
 
 pub use self::convert::{check, convert, Original};
@@ -51,20 +51,19 @@ pub fn requantize(
 ) -> Result<Quantized> {
     let target = Target::of(dtype)?;
     // Refuses what is not understood.
-    GgufWeights::open(files)?;
+    weights::open(files)?;
     let gguf = Gguf::open(files)?;
     let config = settings::config(&gguf)?;
     if let Some(window) = config["sliding_window"].as_u64() {
-        tell(&unknown_window(window));
+        tell(&unknown_window(window as usize));
     }
     let mut entries = Entries::default();
     let first = gguf.first();
-    let kept = first
-        .header
-        .entries
-        .iter()
-        .filter(|(key, _)| !is_of_packing(key));
-    kept.for_each(|(_, place)| entries.copy(&first.bytes[place.clone()]));
+    let mut kept: Vec<_> = first.header.metadata.iter().collect();
+    kept.retain(|(key, _)| !is_of_packing(key));
+    kept.sort_by_key(|(_, value)| value.entry.start);
+    kept.iter()
+        .for_each(|(_, value)| entries.copy(&first.bytes[value.entry.clone()]));
     let tensors: Vec<Planned<'_>> = gguf
         .tensors()
         .map(|(part, tensor)| {
@@ -78,12 +77,12 @@ pub fn requantize(
     warnings(&tensors, target)
         .iter()
         .for_each(|warning| tell(warning));
-    let bytes = write(entries, &tensors, target, alignment(&gguf), out)?;
+    let bytes = write(entries, &tensors, target, first.header.alignment, out)?;
     Ok(Quantized::of(&tensors, bytes))
 }
 
 /// What the user should know of a window in a file of architecture `llama`.
-pub(crate) fn unknown_window(window: u64) -> String {
+pub(crate) fn unknown_window(window: usize) -> String {
     format!(
         "the model sees {window} tokens at most, and other programs (llama.cpp) do not read that of \
          a file of this architecture: longer texts go on in another way there"
@@ -103,12 +102,6 @@ impl Quantized {
 fn is_of_packing(key: &str) -> bool {
     let packing = ["general.file_type", "general.quantization_version"];
     packing.contains(&key) || key.starts_with("quantize.") || key.starts_with("split.")
-}
-
-fn alignment(gguf: &Gguf) -> u64 {
-    // Headers with anything else were refused.
-    let stated = gguf.unsigned("general.alignment").ok().flatten();
-    stated.unwrap_or(ALIGNMENT)
 }
 
 /// What the user should know of how tensors are rounded.
@@ -202,7 +195,8 @@ mod tests {
             let gguf = Gguf::of_bytes(name, whole.clone()).unwrap();
             let family = Family::of(&gguf).unwrap();
             for (_, tensor) in gguf.tensors() {
-                let names::Meaning::Weight(own) = names::meaning(family, &tensor.name) else {
+                let names::Meaning::Weight(own) = names::meaning(family, false, &tensor.name)
+                else {
                     continue;
                 };
                 // In the last block.

@@ -1,68 +1,130 @@
-//! What a reader of weights gives, whatever the format.
+//! Tensors where they lie in files, whatever the format.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
-use cascade_cpu::{dequantize, Format};
+use cascade_cpu::Format;
+use cascade_hub::{ModelFile, WeightFormat};
 
-use crate::dtype::{DType, FloatType};
-use crate::finite::{Named, Scales};
-use crate::Result;
+use crate::blocks::BlockType;
+use crate::bytes::Bytes;
+use crate::dtype::FloatType;
+use crate::finite::Scales;
+use crate::pytorch::View;
+use crate::{gguf, pytorch, safetensors, Result};
 
-/// A file of tensors by name: one format, one implementation.
+/// A file of weights, or all parts of one.
 ///
 /// Opening it checks everything that can be checked without reading tensors, so that a wrong file
 /// is refused before the first of them is copied.
-pub(crate) trait TensorFile: Send + Sync {
+pub(crate) struct WeightFile {
     /// What the file is called in messages.
-    fn name(&self) -> &str;
-
-    /// All tensors, called as a checkpoint of Hugging Face calls them.
-    fn tensors(&self) -> Vec<(String, TensorInfo)>;
-
-    /// The values of one of [`tensors`](Self::tensors), where they lie if they are stored as they
-    /// are given; `None` if they are of a type that is no float.
-    ///
-    /// # Errors
-    /// If they cannot be read or make no sense.
-    fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>>;
-
-    /// The blocks of one of [`tensors`](Self::tensors), if `dtype` takes them as they are, or
-    /// without loss in another format.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
-    fn blocks(&self, _tensor: &str, _dtype: DType) -> Result<Option<Blocks<'_>>> {
-        Ok(None)
-    }
-
-    /// One of [`tensors`](Self::tensors) where it lies, if its rows lie one after the other in the
-    /// order of a checkpoint, in a type that there are kernels for. It stays there as long as the
-    /// file is open.
-    fn in_place(&self, _tensor: &str) -> Option<InPlace> {
-        None
-    }
-
-    /// The bytes of a part of the file, as [`InPlace`] numbers them.
-    fn part(&self, _part: usize) -> &[u8] {
-        &[]
-    }
-
-    /// The values of one of [`tensors`](Self::tensors) if they are whole numbers of 64 bits.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
-    fn longs(&self, _tensor: &str) -> Result<Option<Vec<i64>>> {
-        Ok(None)
-    }
-
+    pub(crate) name: String,
+    pub(crate) parts: Vec<Bytes>,
     /// What the user should know of the file, as a sentence.
-    fn note(&self) -> Option<String> {
-        None
+    pub(crate) note: Option<String>,
+    /// The tensors, called as a checkpoint of Hugging Face calls them.
+    pub(crate) tensors: HashMap<String, Tensor>,
+    /// Where storages begin whose checksums were found right.
+    checked: Mutex<HashSet<usize>>,
+}
+
+/// A tensor as its file describes it, checked against the file.
+pub(crate) struct Tensor {
+    pub(crate) info: TensorInfo,
+    /// How its values are stored, if they are floats or blocks of them.
+    pub(crate) kind: Option<BlockType>,
+    /// The part of the file that it lies in.
+    pub(crate) part: usize,
+    /// Where it lies in the part, or where the storage does that it is a view of.
+    pub(crate) bytes: Range<usize>,
+    pub(crate) order: Order,
+}
+
+/// The order in which a tensor lies in its file.
+pub(crate) enum Order {
+    /// The rows of a checkpoint, one after the other.
+    Rows,
+    /// Of each head, the rows that are rotated together, so many pairs of them, as neighbours.
+    Neighbours { pairs: usize },
+    /// Steps through a storage.
+    View(View),
+}
+
+impl WeightFile {
+    /// Opens files of a format: one each, or the one that GGUF files are together.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is cut off, or is not of its format.
+    pub(crate) fn open(format: WeightFormat, files: &[ModelFile]) -> Result<Vec<Self>> {
+        let open = match format {
+            // The parts of a model tell only together what they are.
+            WeightFormat::Gguf => return Ok(vec![gguf::weights::open(files)?]),
+            WeightFormat::Safetensors => safetensors::open,
+            WeightFormat::PyTorch => pytorch::open,
+        };
+        files.iter().map(open).collect()
     }
 
-    /// Gives up memory in which one of [`tensors`](Self::tensors) has been read.
-    fn let_go(&self, _tensor: &str) {}
+    pub(crate) fn new(name: String, parts: Vec<Bytes>, tensors: HashMap<String, Tensor>) -> Self {
+        Self {
+            name,
+            parts,
+            note: None,
+            tensors,
+            checked: Mutex::default(),
+        }
+    }
+
+    /// The bytes in which a tensor lies, in whatever order.
+    pub(crate) fn bytes(&self, tensor: &Tensor) -> &[u8] {
+        &self.parts[tensor.part][tensor.bytes.clone()]
+    }
+
+    /// The values of a tensor as they are stored, row-major.
+    ///
+    /// # Errors
+    /// If its storage is damaged.
+    pub(crate) fn values(&self, tensor: &Tensor) -> Result<Cow<'_, [u8]>> {
+        let bytes = self.bytes(tensor);
+        let shape = &tensor.info.shape;
+        match &tensor.order {
+            Order::Rows => Ok(Cow::Borrowed(bytes)),
+            Order::Neighbours { pairs } => Ok(Cow::Owned(halves(bytes, shape[0], *pairs))),
+            Order::View(_) if shape.contains(&0) => Ok(Cow::Borrowed(&[])),
+            Order::View(view) => {
+                let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+                if !checked.contains(&tensor.bytes.start) {
+                    view.check(bytes)
+                        .map_err(|fault| fault.corrupt(&self.name, pytorch::FORMAT))?;
+                    checked.insert(tensor.bytes.start);
+                }
+                Ok(view.values(bytes, shape))
+            }
+        }
+    }
+
+    /// Gives up memory in which a tensor has been read.
+    pub(crate) fn let_go(&self, tensor: &Tensor) {
+        self.parts[tensor.part].let_go(tensor.bytes.clone());
+    }
+}
+
+/// Rows in which neighbours are rotated together, in the order of a checkpoint: of each head, the
+/// first numbers of all pairs, then the second ones.
+fn halves(bytes: &[u8], count: usize, pairs: usize) -> Vec<u8> {
+    let width = bytes.len() / count;
+    let heads = bytes.chunks_exact(2 * pairs * width);
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for head in heads {
+        for first in [0, 1] {
+            let rows = head.chunks_exact(width).skip(first).step_by(2);
+            rows.for_each(|row| ordered.extend_from_slice(row));
+        }
+    }
+    ordered
 }
 
 /// A matrix in blocks, row-major.
@@ -92,16 +154,6 @@ pub struct Stored<'a> {
     pub bytes: Cow<'a, [u8]>,
 }
 
-impl Stored<'_> {
-    /// Refuses values that are not finite in f32. Costs one pass over them.
-    ///
-    /// # Errors
-    /// For the first of them.
-    pub fn finite(&self, name: Named<'_>, shape: &[usize]) -> Result<()> {
-        name.check(self.dtype, &self.bytes, shape)
-    }
-}
-
 /// Whether finite values were rounded to finite numbers.
 pub fn fits(format: Format, blocks: &[u8]) -> bool {
     let floats = |dtype: FloatType| dtype.first_improper(blocks).is_none();
@@ -113,98 +165,15 @@ pub fn fits(format: Format, blocks: &[u8]) -> bool {
     }
 }
 
-/// Whole numbers of 64 bits, little-endian.
-pub(crate) fn longs_of(bytes: &[u8]) -> Vec<i64> {
-    let (values, _) = bytes.as_chunks();
-    values
-        .iter()
-        .map(|&value| i64::from_le_bytes(value))
-        .collect()
-}
-
-/// How the rows of a matrix lie in a file, one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    Floats(FloatType),
-    Blocks(Format),
-}
-
-impl Encoding {
-    /// Whether rows are, as they are, what they would be in memory.
-    pub(crate) fn is(self, dtype: DType) -> bool {
-        match (self, dtype) {
-            (Self::Floats(_), DType::F32) | (_, DType::Stored) => true,
-            (Self::Floats(stored), DType::BF16) => stored == FloatType::BF16,
-            (Self::Floats(stored), DType::F16) => stored == FloatType::F16,
-            (Self::Blocks(stored), DType::Q8_0) => stored == Format::Q8_0,
-            (Self::Blocks(stored), DType::Q4_0) => stored == Format::Q4_0,
-            _ => false,
-        }
-    }
-
-    pub(crate) fn row_bytes(self, inputs: usize) -> usize {
-        match self {
-            Self::Floats(stored) => inputs * stored.bytes(),
-            Self::Blocks(format) => inputs / format.block_values() * format.block_bytes(),
-        }
-    }
-
-    pub(crate) fn read(self, row: &[u8], values: &mut [f32]) {
-        match self {
-            Self::Floats(stored) => values.copy_from_slice(&stored.to_f32(row)),
-            Self::Blocks(format) => dequantize(format, row, values),
-        }
-    }
-}
-
-/// The bytes of a matrix where they lie.
-#[derive(Clone, Debug)]
-pub(crate) struct InPlace {
-    pub(crate) encoding: Encoding,
-    pub(crate) part: usize,
-    pub(crate) bytes: Range<usize>,
-}
-
-impl InPlace {
-    /// The bytes of the matrix, of the file that it lies in.
-    pub(crate) fn of<'f>(&self, file: &'f dyn TensorFile) -> &'f [u8] {
-        &file.part(self.part)[self.bytes.clone()]
-    }
-
-    /// Refuses numbers and scales that are not finite. Costs one pass over the matrix.
-    ///
-    /// # Errors
-    /// For the first of them.
-    pub(crate) fn check(
-        &self,
-        file: &dyn TensorFile,
-        name: Named<'_>,
-        shape: &[usize],
-    ) -> Result<()> {
-        let bytes = self.of(file);
-        match self.encoding {
-            Encoding::Floats(stored) => name.check(stored, bytes, shape),
-            Encoding::Blocks(format) => name.check_blocks(Scales::of_format(format), bytes, shape),
-        }
-    }
-}
-
 #[cfg(test)]
-mod candle {
-    use candle_core::{DType, Device, Result, Tensor};
+mod tests {
+    use super::*;
 
-    use super::{FloatType, Stored};
-
-    impl Stored<'_> {
-        /// A copy on the host.
-        pub(crate) fn to_tensor(&self, shape: &[usize]) -> Result<Tensor> {
-            let dtype = match self.dtype {
-                FloatType::F32 => DType::F32,
-                FloatType::F16 => DType::F16,
-                FloatType::BF16 => DType::BF16,
-                FloatType::F64 => DType::F64,
-            };
-            Tensor::from_raw_buffer(&self.bytes, dtype, shape, &Device::Cpu)
-        }
+    #[test]
+    fn rows_come_back_in_the_order_of_a_checkpoint() {
+        // Two heads of six rows of two bytes, numbered as they were in the checkpoint.
+        let stored = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11].map(|row: u8| [row, row]);
+        let expected: Vec<u8> = (0..12).flat_map(|row| [row, row]).collect();
+        assert_eq!(halves(stored.as_flattened(), 12, 3), expected);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 use cascade_hub::TokenizerFiles;
 
+use self::declared::Content;
 use crate::gguf::{vocabulary, Gguf};
 use crate::{Error, ErrorKind, Result};
 
@@ -60,26 +61,21 @@ impl Tokenizer {
     pub fn load(files: &TokenizerFiles) -> Result<Self> {
         match files {
             TokenizerFiles::Json(files) => {
-                let content = json::Content::read(files)?;
+                let content = Content::read(files)?;
                 let name = files.vocabulary.to_string();
                 let tokenizer = Self::checked(name, || json::build(&content))?;
-                let warnings = content.warnings(&tokenizer.inner.tokenizer).into();
+                let warnings = json::warnings(&content, &tokenizer.inner.tokenizer).into();
                 Ok(Self {
                     warnings,
                     ..tokenizer
                 })
             }
             TokenizerFiles::SentencePiece(files) => {
-                let content = sentencepiece::Content::read(files)?;
-                Self::checked(files.vocabulary.to_string(), || {
-                    sentencepiece::build(&content)
-                })
+                let content = Content::read(files)?;
+                let name = files.vocabulary.to_string();
+                Self::checked(name, || sentencepiece::build(&content))
             }
             TokenizerFiles::Gguf(file) => Self::of_gguf(&Gguf::open_first(file)?),
-            other => {
-                let reason = "it is in a format that is not read here";
-                Err(Error::tokenizer(&other.vocabulary().to_string(), reason))
-            }
         }
     }
 

@@ -92,7 +92,6 @@ impl fmt::Debug for ModelFile {
 
 /// In what format weights are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum WeightFormat {
     /// `model.safetensors`.
     Safetensors,
@@ -110,7 +109,6 @@ pub(crate) fn is_gguf(path: &Path) -> bool {
 
 /// What a tokenizer is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum TokenizerFiles {
     /// `tokenizer.json`, and what transformers keeps beside it.
     Json(VocabularyFiles),

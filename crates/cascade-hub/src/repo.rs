@@ -27,9 +27,9 @@ use std::path::PathBuf;
 use url::Url;
 
 use self::cache::{is_commit_name, RepoCache};
-use self::client::{endpoint, Client};
+use self::client::Client;
 use self::download::Download;
-use self::failure::Failure;
+use self::failure::{Failure, Outcome};
 use self::offer::Offer;
 use self::progress::Display;
 use self::retry::Patience;
@@ -41,6 +41,21 @@ use crate::{Error, ErrorKind, HubOptions, Result};
 pub(crate) enum RepoType {
     Model,
     Dataset,
+}
+
+impl RepoType {
+    /// What folders of such repositories are called.
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+        }
+    }
+
+    /// What precedes the name in addresses of such a repository; of a model, nothing.
+    fn prefix<'a>(self) -> Option<&'a str> {
+        (self != Self::Model).then(|| self.plural())
+    }
 }
 
 /// Why files come from the cache only.
@@ -59,7 +74,6 @@ pub(crate) struct HubRepo<'a> {
     id: String,
     revision: String,
     options: &'a HubOptions,
-    endpoint: Url,
     client: Client,
     cache: RepoCache,
     display: Display,
@@ -86,7 +100,6 @@ impl<'a> HubRepo<'a> {
             id: id.to_owned(),
             revision,
             options,
-            endpoint: endpoint(&options.endpoint)?,
             client: Client::new(options)?,
             cache: RepoCache::new(&options.cache, kind, id),
             display: Display::new(progress),
@@ -174,7 +187,7 @@ impl<'a> HubRepo<'a> {
     }
 
     /// The file, as the hub has it; `None` if it does not.
-    fn fetch(&mut self, file: &str) -> std::result::Result<Option<PathBuf>, Failure> {
+    fn fetch(&mut self, file: &str) -> Outcome<Option<PathBuf>> {
         let offer = match self.ask(file) {
             Ok(offer) => offer,
             Err(Failure::NotFound { commit }) => {
@@ -193,7 +206,7 @@ impl<'a> HubRepo<'a> {
         Ok(Some(path))
     }
 
-    fn ask(&self, file: &str) -> std::result::Result<Offer, Failure> {
+    fn ask(&self, file: &str) -> Outcome<Offer> {
         let revision = self.commit.as_deref().unwrap_or(&self.revision);
         let url = self.file_url(revision, file);
         let cached = self.cached(file).is_some();
@@ -202,11 +215,7 @@ impl<'a> HubRepo<'a> {
 
     /// Asks until the hub answers, or has failed so often that it is given up: sooner if the cache
     /// can stand in for it.
-    fn patiently<T>(
-        &self,
-        cached: bool,
-        ask: impl Fn() -> std::result::Result<T, Failure>,
-    ) -> std::result::Result<T, Failure> {
+    fn patiently<T>(&self, cached: bool, ask: impl Fn() -> Outcome<T>) -> Outcome<T> {
         let mut patience = Patience::new(self.client.limits()).with_cached(cached);
         loop {
             match ask() {
@@ -231,7 +240,7 @@ impl<'a> HubRepo<'a> {
 
     /// The commit to take files from, once a server has named one, or none. It becomes the name of
     /// a folder: a server must not choose which.
-    fn settle(&mut self, given: Option<String>) -> std::result::Result<String, Failure> {
+    fn settle(&mut self, given: Option<String>) -> Outcome<String> {
         let commit = match (&self.commit, given) {
             (Some(known), Some(given)) if !known.eq_ignore_ascii_case(&given) => {
                 let asked = format!(", and {known} was asked for");
@@ -293,28 +302,26 @@ impl<'a> HubRepo<'a> {
     }
 
     fn file_url(&self, revision: &str, file: &str) -> Url {
-        let folder = match self.kind {
-            RepoType::Model => None,
-            RepoType::Dataset => Some("datasets"),
-        };
         let id = self.id.split('/');
-        let start = folder.into_iter().chain(id).chain(["resolve", revision]);
+        let start = self
+            .kind
+            .prefix()
+            .into_iter()
+            .chain(id)
+            .chain(["resolve", revision]);
         self.url(start.chain(file.split('/')))
     }
 
     fn info_url(&self) -> Url {
-        let folder = match self.kind {
-            RepoType::Model => "models",
-            RepoType::Dataset => "datasets",
-        };
         let revision = self.commit.as_deref().unwrap_or(&self.revision);
-        let start = ["api", folder].into_iter().chain(self.id.split('/'));
-        self.url(start.chain(["revision", revision]))
+        let start = ["api", self.kind.plural()].into_iter();
+        let named = start.chain(self.id.split('/'));
+        self.url(named.chain(["revision", revision]))
     }
 
     /// An address of the hub; a slash in a part is not one between parts.
     fn url<'p>(&self, parts: impl Iterator<Item = &'p str>) -> Url {
-        let mut url = self.endpoint.clone();
+        let mut url = self.client.hub().clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(parts);
         }
@@ -381,11 +388,13 @@ impl<'a> HubRepo<'a> {
 
     /// Where people see the repository.
     fn page(&self) -> String {
-        let folder = match self.kind {
-            RepoType::Model => "",
-            RepoType::Dataset => "datasets/",
-        };
-        format!("{}/{folder}{}", self.options.endpoint, self.id)
+        let parts = [
+            Some(&*self.options.endpoint),
+            self.kind.prefix(),
+            Some(&*self.id),
+        ];
+        let parts: Vec<&str> = parts.into_iter().flatten().collect();
+        parts.join("/")
     }
 }
 

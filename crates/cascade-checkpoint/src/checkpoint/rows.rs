@@ -4,17 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Inner;
-use crate::tensor::InPlace;
-
+use crate::blocks::BlockType;
 /// A matrix `[rows, inputs]` whose rows are looked up: it takes no memory of its own, but the
 /// system's cache of the file.
 pub struct Rows {
     pub(super) name: String,
     pub(super) inner: Arc<Inner>,
-    /// The number of the file.
-    pub(super) file: usize,
-    /// Where it lies in the file.
-    pub(super) place: InPlace,
+    pub(super) kind: BlockType,
     pub(super) shape: [usize; 2],
 }
 
@@ -31,10 +27,10 @@ impl Rows {
     pub fn read(&self, row: usize, values: &mut [f32]) {
         let [rows, inputs] = self.shape;
         assert!(row < rows, "a row that is not there");
-        let matrix = self.place.of(&*self.inner.files[self.file]);
-        let encoding = self.place.encoding;
-        let bytes = encoding.row_bytes(inputs);
-        encoding.read(&matrix[row * bytes..][..bytes], values);
+        let entry = &self.inner.tensors[&self.name];
+        let matrix = self.inner.files[entry.file].bytes(&entry.tensor);
+        let bytes = self.kind.row_bytes(inputs);
+        self.kind.read(&matrix[row * bytes..][..bytes], values);
     }
 }
 
@@ -47,11 +43,11 @@ impl fmt::Debug for Rows {
 
 #[cfg(test)]
 mod tests {
-    use cascade_cpu::{quantize, Format, Packed};
+    use cascade_cpu::{quantize, Packed};
     use half::{bf16, f16};
 
+    use crate::blocks::BlockType;
     use crate::dtype::FloatType;
-    use crate::tensor::Encoding;
     use crate::DType;
 
     #[test]
@@ -74,17 +70,20 @@ mod tests {
             FloatType::F16,
             FloatType::BF16,
         ] {
-            let (bytes, encoding) = (bytes_in(stored), Encoding::Floats(stored));
-            for dtype in DType::ALL.into_iter().filter(|&dtype| encoding.is(dtype)) {
-                let (format, row_bytes) = (dtype.format(stored), encoding.row_bytes(64));
+            let (bytes, kind) = (bytes_in(stored), BlockType::from(stored));
+            for dtype in DType::ALL
+                .into_iter()
+                .filter(|&dtype| kind.is_held_in(dtype))
+            {
+                let (format, row_bytes) = (dtype.format(stored), kind.row_bytes(64));
                 let packed = Packed::from_rows(format, 64, 3, |row, to| {
                     let row = &bytes[row * row_bytes..][..row_bytes];
                     quantize(format, &stored.to_f32(row), to);
                 })
                 .unwrap();
                 let (mut here, mut there) = ([0.0; 64], [0.0; 64]);
-                for (row, bytes) in bytes.chunks(encoding.row_bytes(64)).enumerate() {
-                    encoding.read(bytes, &mut here);
+                for (row, bytes) in bytes.chunks(kind.row_bytes(64)).enumerate() {
+                    kind.read(bytes, &mut here);
                     packed.read_row(row, &mut there);
                     assert_eq!(here, there, "{stored:?} as {dtype}");
                 }
@@ -93,9 +92,13 @@ mod tests {
         }
         // Each as f32 and as it is, and two in their own types.
         assert_eq!(checked, 4 + 4 + 2);
-        for (format, dtype) in [(Format::Q8_0, DType::Q4_0), (Format::Q4K, DType::Q8_0)] {
-            assert!(!Encoding::Blocks(format).is(dtype));
-            assert!(Encoding::Blocks(format).is(DType::Stored));
+        for (kind, dtype) in [
+            (BlockType::Q8_0, DType::Q4_0),
+            (BlockType::Q4K, DType::Q8_0),
+        ] {
+            assert!(!kind.is_held_in(dtype));
+            assert!(kind.is_held_in(DType::Stored));
         }
+        assert!(!BlockType::Q5_0.is_held_in(DType::Stored));
     }
 }

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use super::blocks::BlockType;
-use crate::error::DOWNLOAD_AGAIN;
+use super::write::ALIGNMENT;
+use crate::blocks::BlockType;
+use crate::dtype::each;
+use crate::error::Fault;
 
 const MAGIC: &[u8; 4] = b"GGUF";
-/// Where tensors begin is a multiple of this unless the file says otherwise.
-const ALIGNMENT: u64 = 32;
 /// The most dimensions that a tensor of the format has.
 const MAX_DIMENSIONS: u32 = 4;
 /// Lists within lists; writers of models make none.
@@ -20,24 +20,17 @@ const MAX_DEPTH: u32 = 8;
 /// The longest key that the format allows.
 const MAX_KEY: usize = u16::MAX as usize;
 
-/// What is wrong with a header, and what to do about it.
-#[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) problem: String,
-    pub(crate) cure: &'static str,
-}
-
 type Parsed<T> = Result<T, Fault>;
 
 /// What a file says of itself.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) metadata: BTreeMap<String, Value>,
-    /// Keys in the order of the file, and where each lies with its value.
-    pub(crate) entries: Vec<(String, Range<usize>)>,
     pub(crate) tensors: Vec<TensorInfo>,
+    /// Where tensors begin is a multiple of this.
+    pub(crate) alignment: u64,
     /// Bytes behind the last tensor and what it is padded with.
-    pub(crate) behind: u64,
+    pub(crate) behind: usize,
 }
 
 /// A tensor, all of which is in the file.
@@ -51,24 +44,17 @@ pub(crate) struct TensorInfo {
     pub(crate) data: Range<usize>,
 }
 
-/// A value of the metadata; texts and lists are places in the file.
+/// A value of the metadata, or a list of them, not decoded.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Unsigned(u64),
-    Signed(i64),
-    F32(f32),
-    F64(f64),
-    Bool(bool),
-    Text(Range<usize>),
-    List(List),
-}
-
-/// A list of the metadata, not decoded.
-#[derive(Clone, Debug)]
-pub(crate) struct List {
+pub(crate) struct Value {
+    pub(crate) is_list: bool,
+    /// What it is, or what its entries are.
     pub(crate) of: ValueType,
-    pub(crate) len: usize,
+    /// Entries of a list; else one.
+    len: usize,
     data: Range<usize>,
+    /// Where it lies with its key.
+    pub(crate) entry: Range<usize>,
 }
 
 /// Types of values, in the order of their numbers in a file.
@@ -115,63 +101,61 @@ impl ValueType {
 impl Value {
     /// What it is, for messages.
     pub(crate) fn describe(&self) -> &'static str {
-        match self {
-            Self::Unsigned(_) | Self::Signed(_) => "a whole number",
-            Self::F32(_) | Self::F64(_) => "a number with a fraction",
-            Self::Bool(_) => "true or false",
-            Self::Text(_) => "a text",
-            Self::List(_) => "a list",
+        match self.of {
+            _ if self.is_list => "a list",
+            ValueType::F32 | ValueType::F64 => "a number with a fraction",
+            ValueType::Bool => "true or false",
+            ValueType::Text => "a text",
+            ValueType::List => "a list",
+            _ => "a whole number",
         }
     }
-}
 
-impl List {
-    /// The entries of a list of texts, of a file that begins with `file`.
-    pub(crate) fn texts<'a>(&self, file: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    /// The texts, of a file that begins with `file`.
+    pub(crate) fn texts<'a>(&self, file: &'a [u8]) -> Option<impl Iterator<Item = &'a [u8]>> {
         let mut cursor = Cursor {
             bytes: &file[..self.data.end],
             at: self.data.start,
         };
         // They were read before, so that none is missing now.
-        (0..self.len).map_while(move |_| cursor.text("a text").ok().map(|range| &file[range]))
+        let texts =
+            (0..self.len).map_while(move |_| cursor.text("a text").ok().map(|range| &file[range]));
+        (self.of == ValueType::Text).then_some(texts)
     }
 
-    /// The entries of a list of whole numbers.
-    pub(crate) fn integers(&self, file: &[u8]) -> Option<Vec<i64>> {
+    /// The whole numbers.
+    pub(crate) fn integers(&self, file: &[u8]) -> Option<Vec<i128>> {
         let data = &file[self.data.clone()];
         Some(match self.of {
-            ValueType::U8 => data.iter().map(|&byte| i64::from(byte)).collect(),
-            ValueType::I8 => data.iter().map(|&byte| i64::from(byte as i8)).collect(),
+            ValueType::U8 => each(data, |bytes| u8::from_le_bytes(bytes).into()),
+            ValueType::I8 => each(data, |bytes| i8::from_le_bytes(bytes).into()),
+            ValueType::U16 => each(data, |bytes| u16::from_le_bytes(bytes).into()),
+            ValueType::I16 => each(data, |bytes| i16::from_le_bytes(bytes).into()),
             ValueType::U32 => each(data, |bytes| u32::from_le_bytes(bytes).into()),
             ValueType::I32 => each(data, |bytes| i32::from_le_bytes(bytes).into()),
-            ValueType::I64 => each(data, i64::from_le_bytes),
-            ValueType::U64 => {
-                let numbers = each(data, u64::from_le_bytes).into_iter();
-                return numbers.map(|number| number.try_into().ok()).collect();
-            }
+            ValueType::U64 => each(data, |bytes| u64::from_le_bytes(bytes).into()),
+            ValueType::I64 => each(data, |bytes| i64::from_le_bytes(bytes).into()),
             _ => return None,
         })
     }
 
-    /// The entries of a list of numbers.
-    pub(crate) fn floats(&self, file: &[u8]) -> Option<Vec<f32>> {
+    /// The numbers.
+    pub(crate) fn numbers(&self, file: &[u8]) -> Option<Vec<f64>> {
+        let data = &file[self.data.clone()];
         match self.of {
-            ValueType::F32 => Some(each(&file[self.data.clone()], f32::from_le_bytes)),
+            ValueType::F32 => Some(each(data, |bytes| f32::from_le_bytes(bytes).into())),
+            ValueType::F64 => Some(each(data, f64::from_le_bytes)),
             _ => {
-                let integers = self.integers(file)?;
-                Some(integers.into_iter().map(|number| number as f32).collect())
+                let integers = self.integers(file)?.into_iter();
+                Some(integers.map(|number| number as f64).collect())
             }
         }
     }
-}
 
-fn each<const N: usize, T>(bytes: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
-    bytes
-        .as_chunks()
-        .0
-        .iter()
-        .map(|&chunk| read(chunk))
-        .collect()
+    /// Whether it is true.
+    pub(crate) fn flag(&self, file: &[u8]) -> Option<bool> {
+        (self.of == ValueType::Bool).then(|| file[self.data.start] == 1)
+    }
 }
 
 /// Reads the header of a file.
@@ -181,22 +165,20 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<Header> {
     check_version(cursor.u32("its version")?)?;
     let tensor_count = cursor.u64("the number of tensors")?;
     let entry_count = cursor.u64("the number of settings")?;
-    let (metadata, entries) = cursor.metadata(entry_count)?;
-    let alignment = alignment(&metadata)?;
+    let metadata = cursor.metadata(entry_count)?;
+    let alignment = alignment(&metadata, bytes)?;
     let mut tensors = cursor.tensors(tensor_count)?;
-    let start = (cursor.at as u64).next_multiple_of(alignment);
+    let start = cursor.at.next_multiple_of(alignment as usize);
     let mut next = 0;
     for tensor in &mut tensors {
-        next = tensor
-            .place(start, next, bytes.len())?
-            .next_multiple_of(alignment);
+        let end = tensor.place(start, next, bytes.len())?;
+        next = end.next_multiple_of(alignment as usize);
     }
-    let tensors = tensors.into_iter().map(|tensor| tensor.info).collect();
     Ok(Header {
         metadata,
-        entries,
         tensors,
-        behind: (bytes.len() as u64).saturating_sub(start + next),
+        alignment,
+        behind: bytes.len().saturating_sub(start + next),
     })
 }
 
@@ -204,11 +186,8 @@ fn check_magic(bytes: &[u8]) -> Parsed<()> {
     if bytes.starts_with(MAGIC) {
         return Ok(());
     }
-    if bytes.starts_with(b"version ") {
-        return Err(Fault {
-            problem: "it is a pointer that git leaves in place of a large file".to_owned(),
-            cure: "run `git lfs pull` in its folder, or download the file itself",
-        });
+    if let Some(pointer) = Fault::of_pointer(bytes) {
+        return Err(pointer);
     }
     let older = [b"lmgg", b"fmgg", b"tjgg", b"algg"];
     if older.iter().any(|magic| bytes.starts_with(*magic)) {
@@ -217,13 +196,8 @@ fn check_magic(bytes: &[u8]) -> Parsed<()> {
             cure: "take a newer file of the model",
         });
     }
-    Err(Fault {
-        problem: format!(
-            "it is not a GGUF file: it begins with {:?}",
-            String::from_utf8_lossy(&bytes[..bytes.len().min(4)])
-        ),
-        cure: DOWNLOAD_AGAIN,
-    })
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(4)]).into_owned();
+    Err(format!("it is not a GGUF file: it begins with {start:?}").into())
 }
 
 fn check_version(version: u32) -> Parsed<()> {
@@ -240,58 +214,45 @@ fn check_version(version: u32) -> Parsed<()> {
     })
 }
 
-fn alignment(metadata: &BTreeMap<String, Value>) -> Parsed<u64> {
-    match metadata.get("general.alignment") {
-        None => Ok(ALIGNMENT),
-        Some(&Value::Unsigned(bytes)) if bytes.is_power_of_two() && bytes <= 1 << 30 => Ok(bytes),
-        Some(other) => Err(damaged(format!(
-            "`general.alignment` is {other:?}, and not a power of two"
-        ))),
-    }
+fn alignment(metadata: &BTreeMap<String, Value>, file: &[u8]) -> Parsed<u64> {
+    let Some(stated) = metadata.get("general.alignment") else {
+        return Ok(ALIGNMENT);
+    };
+    let numbers = stated.integers(file).unwrap_or_default();
+    let number = numbers
+        .first()
+        .and_then(|&number| u64::try_from(number).ok());
+    let usable = |bytes: &u64| bytes.is_power_of_two() && *bytes <= 1 << 30;
+    number.filter(usable).ok_or_else(|| {
+        let said = number.map_or(stated.describe().to_owned(), |number| number.to_string());
+        format!("`general.alignment` is {said}, and not a power of two").into()
+    })
 }
 
-/// A tensor whose place is not yet checked.
-struct Unplaced {
-    info: TensorInfo,
-    offset: u64,
-    length: u64,
-}
-
-impl Unplaced {
+impl TensorInfo {
     /// Finds the tensor in a file whose tensors lie behind `start`, those before it up to the
     /// offset `next`. Returns the offset at which it ends. Like llama.cpp, refuses gaps: a tensor
     /// of fewer bytes than there are up to the next one has another type or shape than it was
     /// written with.
-    fn place(&mut self, start: u64, next: u64, file: usize) -> Parsed<u64> {
-        let name = &self.info.name;
-        if self.offset != next {
-            return Err(damaged(format!(
-                "tensor {name} begins at offset {}, and the tensors before it end at {next}",
-                self.offset
-            )));
+    fn place(&mut self, start: usize, next: usize, file: usize) -> Parsed<usize> {
+        let (name, offset) = (&self.name, self.data.start);
+        if offset != next {
+            let before = format!("and the tensors before it end at {next}");
+            return Err(format!("tensor {name} begins at offset {offset}, {before}").into());
         }
-        // Neither overflows: the tensors before it end within the file, and no length is above i64.
-        let (begin, end) = (start + next, (start + next).saturating_add(self.length));
-        if end > file as u64 {
-            return Err(damaged(format!(
+        // The sum does not overflow: the tensors before it end within the file.
+        let end = (start + next).saturating_add(self.data.len());
+        if end > file {
+            return Err(format!(
                 "it is {file} bytes long, but tensor {name} ends at byte {end}: it was cut off or \
                  damaged"
-            )));
+            )
+            .into());
         }
-        self.info.data = begin as usize..end as usize;
+        self.data = start + next..end;
         Ok(end - start)
     }
 }
-
-fn damaged(problem: String) -> Fault {
-    Fault {
-        problem,
-        cure: DOWNLOAD_AGAIN,
-    }
-}
-
-/// Settings by key, and where each lies.
-type Metadata = (BTreeMap<String, Value>, Vec<(String, Range<usize>)>);
 
 /// Reads a file from front to back.
 struct Cursor<'a> {
@@ -307,12 +268,13 @@ impl Cursor<'_> {
             .and_then(|count| self.at.checked_add(count));
         match end.filter(|&end| end <= self.bytes.len()) {
             Some(end) => Ok(std::mem::replace(&mut self.at, end)..end),
-            None => Err(damaged(format!(
+            None => Err(format!(
                 "it is {} bytes long, and {what} would take {count} bytes from byte {} on: it was \
                  cut off or damaged",
                 self.bytes.len(),
                 self.at
-            ))),
+            )
+            .into()),
         }
     }
 
@@ -341,110 +303,103 @@ impl Cursor<'_> {
         let range = self.text(what)?;
         match std::str::from_utf8(&self.bytes[range]) {
             Ok(name) if name.len() <= MAX_KEY => Ok(name.to_owned()),
-            Ok(_) => Err(damaged(format!("{what} is longer than {MAX_KEY} bytes"))),
-            Err(_) => Err(damaged(format!("{what} is not UTF-8"))),
+            Ok(_) => Err(format!("{what} is longer than {MAX_KEY} bytes").into()),
+            Err(_) => Err(format!("{what} is not UTF-8").into()),
         }
     }
 
-    fn metadata(&mut self, count: u64) -> Parsed<Metadata> {
-        let (mut metadata, mut entries) = (BTreeMap::new(), Vec::new());
+    fn metadata(&mut self, count: u64) -> Parsed<BTreeMap<String, Value>> {
+        let mut metadata = BTreeMap::new();
         for index in 0..count {
             let start = self.at;
             let key = self.name(&format!("the key of setting {index} of {count}"))?;
-            let value = self.value(&key)?;
+            let mut value = self.value(&key)?;
+            value.entry = start..self.at;
             if metadata.contains_key(&key) {
-                return Err(damaged(format!("`{key}` is set twice")));
+                return Err(format!("`{key}` is set twice").into());
             }
-            entries.push((key.clone(), start..self.at));
             metadata.insert(key, value);
         }
-        Ok((metadata, entries))
+        Ok(metadata)
     }
 
     fn value_type(&mut self, key: &str) -> Parsed<ValueType> {
         let number = self.u32(key)?;
         ValueType::of(number)
-            .ok_or_else(|| damaged(format!("`{key}` is of type {number}, which does not exist")))
+            .ok_or_else(|| format!("`{key}` is of type {number}, which does not exist").into())
     }
 
     fn value(&mut self, key: &str) -> Parsed<Value> {
-        Ok(match self.value_type(key)? {
-            ValueType::U8 => Value::Unsigned(u8::from_le_bytes(self.array(key)?).into()),
-            ValueType::I8 => Value::Signed(i8::from_le_bytes(self.array(key)?).into()),
-            ValueType::U16 => Value::Unsigned(u16::from_le_bytes(self.array(key)?).into()),
-            ValueType::I16 => Value::Signed(i16::from_le_bytes(self.array(key)?).into()),
-            ValueType::U32 => Value::Unsigned(u32::from_le_bytes(self.array(key)?).into()),
-            ValueType::I32 => Value::Signed(i32::from_le_bytes(self.array(key)?).into()),
-            ValueType::U64 => Value::Unsigned(self.u64(key)?),
-            ValueType::I64 => Value::Signed(i64::from_le_bytes(self.array(key)?)),
-            ValueType::F32 => Value::F32(f32::from_le_bytes(self.array(key)?)),
-            ValueType::F64 => Value::F64(f64::from_le_bytes(self.array(key)?)),
-            ValueType::Bool => match self.array(key)? {
-                [0] => Value::Bool(false),
-                [1] => Value::Bool(true),
-                [other] => {
-                    let problem = format!("`{key}` is {other}, neither true (1) nor false (0)");
-                    return Err(damaged(problem));
-                }
-            },
-            ValueType::Text => Value::Text(self.text(key)?),
-            ValueType::List => Value::List(self.list(key, 0)?),
-        })
+        let of = self.value_type(key)?;
+        if of == ValueType::List {
+            return self.list(key, 0);
+        }
+        let start = self.at;
+        self.entry(of, key, 0)?;
+        let data = start..self.at;
+        match (of, &self.bytes[data.clone()]) {
+            (ValueType::Bool, &[other]) if other > 1 => {
+                Err(format!("`{key}` is {other}, neither true (1) nor false (0)").into())
+            }
+            _ => Ok(Value {
+                is_list: false,
+                of,
+                len: 1,
+                data,
+                entry: 0..0,
+            }),
+        }
     }
 
-    fn list(&mut self, key: &str, depth: u32) -> Parsed<List> {
+    /// Passes over a value, which is so many lists deep.
+    fn entry(&mut self, of: ValueType, key: &str, depth: u32) -> Parsed<()> {
+        match of.size() {
+            Some(size) => _ = self.take(size, key)?,
+            None if of == ValueType::Text => _ = self.text(key)?,
+            None => _ = self.list(key, depth)?,
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, key: &str, depth: u32) -> Parsed<Value> {
         if depth > MAX_DEPTH {
-            return Err(damaged(format!(
-                "`{key}` has lists within lists, {depth} deep"
-            )));
+            return Err(format!("`{key}` has lists within lists, {depth} deep").into());
         }
         let of = self.value_type(key)?;
         let len = self.u64(key)?;
         let start = self.at;
-        match (of, of.size()) {
-            (_, Some(size)) => _ = self.take(len.saturating_mul(size), key)?,
-            (ValueType::Text, _) => {
-                for _ in 0..len {
-                    self.text(key)?;
-                }
-            }
-            _ => {
-                for _ in 0..len {
-                    self.list(key, depth + 1)?;
-                }
-            }
+        match of.size() {
+            Some(size) => _ = self.take(len.saturating_mul(size), key)?,
+            None => (0..len).try_for_each(|_| self.entry(of, key, depth + 1))?,
         }
-        Ok(List {
+        Ok(Value {
+            is_list: true,
             of,
             // Each entry took at least a byte of the file.
             len: len as usize,
             data: start..self.at,
+            entry: 0..0,
         })
     }
 
-    fn tensors(&mut self, count: u64) -> Parsed<Vec<Unplaced>> {
+    fn tensors(&mut self, count: u64) -> Parsed<Vec<TensorInfo>> {
         let mut tensors = Vec::new();
         let mut names = HashSet::new();
         for index in 0..count {
             let tensor = self.tensor(&format!("tensor {index} of {count}"))?;
-            if !names.insert(tensor.info.name.clone()) {
-                return Err(damaged(format!(
-                    "tensor {} is there twice",
-                    tensor.info.name
-                )));
+            if !names.insert(tensor.name.clone()) {
+                return Err(format!("tensor {} is there twice", tensor.name).into());
             }
             tensors.push(tensor);
         }
         Ok(tensors)
     }
 
-    fn tensor(&mut self, what: &str) -> Parsed<Unplaced> {
+    fn tensor(&mut self, what: &str) -> Parsed<TensorInfo> {
         let name = self.name(&format!("the name of {what}"))?;
         let dimensions = self.u32(&name)?;
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
-            return Err(damaged(format!(
-                "tensor {name} has {dimensions} dimensions"
-            )));
+            return Err(format!("tensor {name} has {dimensions} dimensions").into());
         }
         let sizes: Vec<u64> = (0..dimensions)
             .map(|_| self.u64(&name))
@@ -453,22 +408,21 @@ impl Cursor<'_> {
         let kind = BlockType::of(kind).map_err(|known_as| unsupported(&name, kind, known_as))?;
         let offset = self.u64(&name)?;
         let length = kind.bytes_of(&sizes).ok_or_else(|| {
-            damaged(format!(
+            format!(
                 "tensor {name} of sizes {sizes:?} cannot be stored as {}, in blocks of {}",
                 kind.name(),
                 kind.values()
-            ))
+            )
         })?;
         let shape = sizes.iter().rev().map(|&size| size as usize).collect();
-        Ok(Unplaced {
-            info: TensorInfo {
-                name,
-                shape,
-                kind,
-                data: 0..0,
-            },
-            offset,
-            length,
+        // Counted from where tensors begin, until it is known where that is.
+        let [begin, end] = [offset, offset.saturating_add(length)]
+            .map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        Ok(TensorInfo {
+            name,
+            shape,
+            kind,
+            data: begin..end,
         })
     }
 }

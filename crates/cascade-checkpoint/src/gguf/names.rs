@@ -1,7 +1,5 @@
 //! What Hugging Face calls the tensors of a GGUF file.
 
-use std::borrow::Cow;
-
 use super::settings::Family;
 
 /// A tensor of a file, as a checkpoint of Hugging Face has it.
@@ -32,13 +30,106 @@ pub(crate) enum Meaning {
     Unknown,
 }
 
-/// What the tensor `name` of a file is.
-pub(crate) fn meaning(family: Family, name: &str) -> Meaning {
-    let named = match family {
-        Family::T5 => t5(name),
-        Family::Llama | Family::Qwen2 | Family::Qwen3 => llama(family, name),
-    };
-    match named {
+/// Names of a file, each with that of a checkpoint.
+type Names = &'static [(&'static str, &'static str)];
+
+/// Layers that have the same parts.
+struct Layers {
+    /// What their names begin with, in a file and in a checkpoint.
+    start: (&'static str, &'static str),
+    parts: &'static [Names],
+}
+
+/// The tensors that belong to no layer.
+const OF_DECODER: Names = &[
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
+];
+const OF_T5: Names = &[
+    ("token_embd", "shared"),
+    ("enc.output_norm", "encoder.final_layer_norm"),
+    ("dec.output_norm", "decoder.final_layer_norm"),
+    ("output", "lm_head"),
+];
+
+const DECODER: Layers = Layers {
+    start: ("blk", "model.layers"),
+    parts: &[&[
+        ("attn_norm", "input_layernorm"),
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+        ("attn_output", "self_attn.o_proj"),
+        (QUERY_NORM, "self_attn.q_norm"),
+        (KEY_NORM, "self_attn.k_norm"),
+        ("ffn_norm", "post_attention_layernorm"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+    ]],
+};
+/// Norms of heads, which Qwen 3 has.
+const QUERY_NORM: &str = "attn_q_norm";
+const KEY_NORM: &str = "attn_k_norm";
+
+const T5_ENCODER: Layers = Layers {
+    start: ("enc.blk", "encoder.block"),
+    parts: &[
+        SELF_ATTENTION,
+        &[
+            ("ffn_norm", "layer.1.layer_norm"),
+            ("ffn_gate", "layer.1.DenseReluDense.wi_0"),
+            ("ffn_up", "layer.1.DenseReluDense.wi_1"),
+            ("ffn_down", "layer.1.DenseReluDense.wo"),
+        ],
+    ],
+};
+const T5_DECODER: Layers = Layers {
+    start: ("dec.blk", "decoder.block"),
+    parts: &[
+        SELF_ATTENTION,
+        &[
+            ("cross_attn_norm", "layer.1.layer_norm"),
+            ("cross_attn_q", "layer.1.EncDecAttention.q"),
+            ("cross_attn_k", "layer.1.EncDecAttention.k"),
+            ("cross_attn_v", "layer.1.EncDecAttention.v"),
+            ("cross_attn_o", "layer.1.EncDecAttention.o"),
+            ("ffn_norm", "layer.2.layer_norm"),
+            ("ffn_gate", "layer.2.DenseReluDense.wi_0"),
+            ("ffn_up", "layer.2.DenseReluDense.wi_1"),
+            ("ffn_down", "layer.2.DenseReluDense.wo"),
+        ],
+    ],
+};
+const SELF_ATTENTION: Names = &[
+    ("attn_norm", "layer.0.layer_norm"),
+    (RELATIVE, "layer.0.SelfAttention.relative_attention_bias"),
+    ("attn_q", "layer.0.SelfAttention.q"),
+    ("attn_k", "layer.0.SelfAttention.k"),
+    ("attn_v", "layer.0.SelfAttention.v"),
+    ("attn_o", "layer.0.SelfAttention.o"),
+];
+/// The bias that all layers of a stack of T5 share, a part of the first. UMT5, where each has its
+/// own, is saved under the same name.
+const RELATIVE: &str = "attn_rel_b";
+
+/// The tensors of no layer, and the layers of a decoder, or of an encoder and a decoder.
+fn of(family: Family) -> (Names, &'static [Layers]) {
+    match family {
+        Family::T5 => (OF_T5, &[T5_ENCODER, T5_DECODER]),
+        Family::Llama | Family::Qwen2 | Family::Qwen3 => (OF_DECODER, &[DECODER]),
+    }
+}
+
+/// What the tensor `name` of a file is, of a T5 without gates if it is `ungated`.
+pub(crate) fn meaning(family: Family, ungated: bool, name: &str) -> Meaning {
+    match renamed(family, name) {
+        // Without a gate, the only projection is called "up" too.
+        Some(Renamed { name, rows }) if ungated => Meaning::Weight(Renamed {
+            name: name.replace(".DenseReluDense.wi_1.", ".DenseReluDense.wi."),
+            rows,
+        }),
         Some(renamed) => Meaning::Weight(renamed),
         None if is_aside(family, name) => Meaning::Aside,
         None => Meaning::Unknown,
@@ -54,163 +145,63 @@ fn is_aside(family: Family, name: &str) -> bool {
     }
 }
 
-fn llama(family: Family, name: &str) -> Option<Renamed> {
-    let same = |name: &str| Renamed {
-        name: name.to_owned(),
-        rows: Rows::Same,
+fn renamed(family: Family, name: &str) -> Option<Renamed> {
+    let (global, stacks) = of(family);
+    let known = |names: Names, name: &str| {
+        let found = names.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, own)| own)
     };
-    match name {
-        "token_embd.weight" => return Some(same("model.embed_tokens.weight")),
-        "output_norm.weight" => return Some(same("model.norm.weight")),
-        "output.weight" => return Some(same("lm_head.weight")),
-        _ => {}
+    let of_no_layer = name.strip_suffix(".weight");
+    if let Some(own) = of_no_layer.and_then(|name| known(global, name)) {
+        return Some(Renamed {
+            name: format!("{own}.weight"),
+            rows: Rows::Same,
+        });
     }
-    let (layer, part, end) = layer_of(name, "blk.")?;
-    let place = match part {
-        "attn_norm" => "input_layernorm",
-        "attn_q" => "self_attn.q_proj",
-        "attn_k" => "self_attn.k_proj",
-        "attn_v" => "self_attn.v_proj",
-        "attn_output" => "self_attn.o_proj",
-        "attn_q_norm" if family == Family::Qwen3 => "self_attn.q_norm",
-        "attn_k_norm" if family == Family::Qwen3 => "self_attn.k_norm",
-        "ffn_norm" => "post_attention_layernorm",
-        "ffn_gate" => "mlp.gate_proj",
-        "ffn_up" => "mlp.up_proj",
-        "ffn_down" => "mlp.down_proj",
-        _ => return None,
-    };
-    let rows = match (family, part) {
-        (Family::Llama, "attn_q") => Rows::QueryPairs,
-        (Family::Llama, "attn_k") => Rows::KeyPairs,
-        _ => Rows::Same,
-    };
-    Some(Renamed {
-        name: format!("model.layers.{layer}.{place}.{end}"),
-        rows,
+    stacks.iter().find_map(|stack| {
+        let (layer, part, end) = layer_of(name, stack.start.0)?;
+        let absent = match part {
+            QUERY_NORM | KEY_NORM => family != Family::Qwen3,
+            RELATIVE => layer != 0,
+            _ => false,
+        };
+        let mut parts = stack.parts.iter().filter(|_| !absent);
+        let own = parts.find_map(|parts| known(parts, part))?;
+        let rows = match (family, part) {
+            (Family::Llama, "attn_q") => Rows::QueryPairs,
+            (Family::Llama, "attn_k") => Rows::KeyPairs,
+            _ => Rows::Same,
+        };
+        let name = format!("{}.{layer}.{own}.{end}", stack.start.1);
+        Some(Renamed { name, rows })
     })
 }
-
-fn t5(name: &str) -> Option<Renamed> {
-    let name: Cow<'_, str> = match name {
-        "token_embd.weight" => "shared.weight".into(),
-        "output.weight" => "lm_head.weight".into(),
-        "enc.output_norm.weight" => "encoder.final_layer_norm.weight".into(),
-        "dec.output_norm.weight" => "decoder.final_layer_norm.weight".into(),
-        _ => {
-            let decoder = name.starts_with("dec.");
-            let start = if decoder { "dec.blk." } else { "enc.blk." };
-            let (layer, part, end) = layer_of(name, start)?;
-            // T5's layers share the bias of the first; UMT5, of which it would be one each, is
-            // saved under the same name.
-            if part == "attn_rel_b" && layer != 0 {
-                return None;
-            }
-            let stack = if decoder { "decoder" } else { "encoder" };
-            let place = t5_part(decoder, part)?;
-            format!("{stack}.block.{layer}.layer.{place}.{end}").into()
-        }
-    };
-    Some(Renamed {
-        name: name.into_owned(),
-        rows: Rows::Same,
-    })
-}
-
-fn t5_part(decoder: bool, part: &str) -> Option<String> {
-    // Cross-attention comes between self-attention and feed-forward; only decoders have it.
-    let last = if decoder { 2 } else { 1 };
-    Some(match part {
-        "attn_norm" => "0.layer_norm".to_owned(),
-        "attn_rel_b" => "0.SelfAttention.relative_attention_bias".to_owned(),
-        "attn_q" | "attn_k" | "attn_v" | "attn_o" => format!("0.SelfAttention.{}", &part[5..]),
-        "cross_attn_norm" if decoder => "1.layer_norm".to_owned(),
-        "cross_attn_q" | "cross_attn_k" | "cross_attn_v" | "cross_attn_o" if decoder => {
-            format!("1.EncDecAttention.{}", &part[11..])
-        }
-        "ffn_norm" => format!("{last}.layer_norm"),
-        "ffn_gate" => format!("{last}.DenseReluDense.wi_0"),
-        // Without a gate, the only projection is called "up" too: see `ungated`.
-        "ffn_up" => format!("{last}.DenseReluDense.wi_1"),
-        "ffn_down" => format!("{last}.DenseReluDense.wo"),
-        _ => return None,
-    })
-}
-
-/// What a T5 without gates calls the projection that is "up" beside one.
-pub(crate) fn ungated(name: &str) -> String {
-    name.replace(".DenseReluDense.wi_1.", ".DenseReluDense.wi.")
-}
-
-/// Parts of a layer of a decoder.
-const LLAMA_PARTS: [&str; 11] = [
-    "attn_norm",
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "attn_q_norm",
-    "attn_k_norm",
-    "ffn_norm",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-];
-/// Parts of a layer of T5's decoder; the encoder has those that do not begin with `cross_`.
-const T5_PARTS: [&str; 15] = [
-    "attn_norm",
-    "attn_rel_b",
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_o",
-    "cross_attn_norm",
-    "cross_attn_q",
-    "cross_attn_k",
-    "cross_attn_v",
-    "cross_attn_o",
-    "ffn_norm",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-];
 
 /// The names that tensors of a model may have, in the order of its layers: of a decoder, or of an
 /// encoder and a decoder. Those without a [`meaning`] are among them.
 pub(crate) fn all(family: Family, layers: (usize, usize)) -> Vec<String> {
-    let of_layers = |start: &str, layers: usize, parts: &[&str]| {
-        let mut names = Vec::new();
+    let (global, stacks) = of(family);
+    let mut names: Vec<String> = global
+        .iter()
+        .map(|(name, _)| format!("{name}.weight"))
+        .collect();
+    for (stack, layers) in stacks.iter().zip([layers.0, layers.1]) {
         for layer in 0..layers {
-            for part in parts {
+            for (part, _) in stack.parts.iter().copied().flatten() {
                 let ends = ["weight", "bias"].iter();
-                names.extend(ends.map(|end| format!("{start}.{layer}.{part}.{end}")));
+                names.extend(ends.map(|end| format!("{}.{layer}.{part}.{end}", stack.start.0)));
             }
         }
-        names
-    };
-    let global = ["token_embd", "output_norm", "output"];
-    let of_t5 = ["token_embd", "enc.output_norm", "dec.output_norm", "output"];
-    let (global, mut rest) = match family {
-        Family::T5 => {
-            let own: Vec<&str> = T5_PARTS
-                .iter()
-                .filter(|part| !part.starts_with("cross_"))
-                .copied()
-                .collect();
-            let mut rest = of_layers("enc.blk", layers.0, &own);
-            rest.extend(of_layers("dec.blk", layers.1, &T5_PARTS));
-            (&of_t5[..], rest)
-        }
-        _ => (&global[..], of_layers("blk", layers.0, &LLAMA_PARTS)),
-    };
-    let mut names: Vec<String> = global.iter().map(|name| format!("{name}.weight")).collect();
-    names.append(&mut rest);
+    }
     names
 }
 
 /// Layer, part and ending of `START.LAYER.PART.weight` or `.bias`.
 fn layer_of<'a>(name: &'a str, start: &str) -> Option<(usize, &'a str, &'a str)> {
-    let (layer, rest) = name.strip_prefix(start)?.split_once('.')?;
+    let (layer, rest) = name
+        .strip_prefix(start)?
+        .strip_prefix('.')?
+        .split_once('.')?;
     let (part, end) = rest.split_once('.')?;
     // A number written in another way would name the same layer twice.
     let number: usize = layer.parse().ok()?;
@@ -223,7 +214,7 @@ mod tests {
     use super::*;
 
     fn named(family: Family, name: &str) -> Option<(String, Rows)> {
-        match meaning(family, name) {
+        match meaning(family, false, name) {
             Meaning::Weight(renamed) => Some((renamed.name, renamed.rows)),
             _ => None,
         }
@@ -264,8 +255,13 @@ mod tests {
             "output.bias",
             "enc.blk.0.attn_q.weight",
         ] {
-            assert_eq!(meaning(Family::Llama, name), Meaning::Unknown, "{name}");
+            assert_eq!(
+                meaning(Family::Llama, false, name),
+                Meaning::Unknown,
+                "{name}"
+            );
         }
+        let meaning = |family, name| meaning(family, false, name);
         assert_eq!(meaning(Family::Llama, "rope_freqs.weight"), Meaning::Aside);
         let cross = "enc.blk.0.cross_attn_q.weight";
         assert_eq!(meaning(Family::T5, cross), Meaning::Unknown);

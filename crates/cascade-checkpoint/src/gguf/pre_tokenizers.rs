@@ -25,62 +25,60 @@ const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// What most do not do.
+const PLAIN: PreTokenizer = PreTokenizer {
+    names: &[],
+    splits: &[],
+    whole: false,
+    begins: false,
+    composed: false,
+};
+
 const KNOWN: &[PreTokenizer] = &[
     PreTokenizer {
         names: &["llama-bpe", "llama3", "llama-v3", "falcon3"],
         splits: &[LLAMA3],
         whole: true,
         begins: true,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["smaug-bpe"],
         splits: &[LLAMA3],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["qwen2"],
         splits: &[QWEN2],
-        whole: false,
-        begins: false,
         composed: true,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["deepseek-r1-qwen"],
         splits: &[QWEN2],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["smollm", "starcoder", "refact", "codeshell", "minerva-7b"],
         splits: &[r"\p{N}", GPT2],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["gpt-2", "phi-2", "olmo", "mpt"],
         splits: &[GPT2],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["tekken"],
         splits: &[TEKKEN],
         whole: true,
         begins: true,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["gpt-4o", "llama4"],
         splits: &[GPT4O],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["deepseek-coder"],
@@ -91,16 +89,12 @@ const KNOWN: &[PreTokenizer] = &[
             "[一-龥ࠀ-一가-퟿]+",
             r"\p{N}",
         ],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
     PreTokenizer {
         names: &["default"],
         splits: &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
-        whole: false,
-        begins: false,
-        composed: false,
+        ..PLAIN
     },
 ];
 

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{json, Value as Json};
 
+use super::header::ValueType;
 use super::{vocabulary, Gguf};
-use crate::Result;
+use crate::{FloatType, Result};
 
 /// The key of what logits are multiplied with.
 pub(crate) const LOGIT_SCALE: &str = "logit_scale";
@@ -169,7 +170,7 @@ impl<'a> Keys<'a> {
     /// A size that may be stated for each layer apart, if they all agree.
     fn of_all_layers(&self, name: &str) -> Result<Option<u64>> {
         let key = self.key(name);
-        if !matches!(self.gguf.value(&key), Some(super::Value::List(_))) {
+        if !self.gguf.value(&key).is_some_and(|value| value.is_list) {
             return self.gguf.unsigned(&key);
         }
         let sizes = self.gguf.integers(&key)?.unwrap_or_default();
@@ -187,6 +188,11 @@ impl<'a> Keys<'a> {
         self.gguf.number(&self.key(name))
     }
 
+    fn epsilon(&self) -> Result<f64> {
+        let name = "attention.layer_norm_rms_epsilon";
+        self.number(name)?.ok_or_else(|| self.missing(name))
+    }
+
     fn text(&self, name: &str) -> Result<Option<&'a str>> {
         self.gguf.text(&self.key(name))
     }
@@ -200,7 +206,7 @@ impl<'a> Keys<'a> {
     fn neutral(&self, name: &str, neutral: f64) -> Result<()> {
         let key = self.key(name);
         let stated = match self.gguf.value(&key) {
-            Some(super::Value::Bool(flag)) => Some(f64::from(u8::from(*flag))),
+            Some(value) if value.of == ValueType::Bool => self.gguf.flag(&key)?.map(f64::from),
             _ => self.gguf.number(&key)?,
         };
         match stated {
@@ -267,8 +273,7 @@ fn llama(keys: &Keys<'_>, family: Family) -> Result<Json> {
         "head_dim": head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": keys.required("context_length")?,
-        "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon")?
-            .ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?,
+        "rms_norm_eps": keys.epsilon()?,
         "rope_theta": keys.number("rope.freq_base")?.unwrap_or(10_000.0),
         "tie_word_embeddings": !gguf.has("output.weight"),
     });
@@ -425,14 +430,8 @@ fn frequency_factors(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Vec<f32>>>
             head_dim / 2
         )));
     }
-    let factors: Vec<f32> = tensor
-        .kind
-        .unpack(&part.bytes[tensor.data.clone()])
-        .as_chunks()
-        .0
-        .iter()
-        .map(|&bytes| f32::from_le_bytes(bytes))
-        .collect();
+    let factors = tensor.kind.unpack(&part.bytes[tensor.data.clone()]);
+    let factors = FloatType::F32.to_f32(&factors);
     match factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
         None => Ok(Some(factors)),
         Some(factor) => Err(keys.gguf.unusable(format!(
@@ -475,8 +474,7 @@ fn t5(keys: &Keys<'_>) -> Result<Json> {
         "relative_attention_num_buckets": keys.required("attention.relative_buckets_count")?,
         // The format has no key for it: every T5 has 128.
         "relative_attention_max_distance": 128,
-        "layer_norm_epsilon": keys.number("attention.layer_norm_rms_epsilon")?
-            .ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?,
+        "layer_norm_epsilon": keys.epsilon()?,
         "feed_forward_proj": if gated { "gated-gelu" } else { "relu" },
         "tie_word_embeddings": tied,
         "scale_decoder_outputs": scaled,

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cascade_cpu::Packed;
+use cascade_hub::WeightFormat;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::dtype::FloatType;
-use crate::tensor::{Stored, TensorFile};
-use crate::{DType, Tokenizer};
+use crate::blocks::BlockType;
+use crate::{Checkpoint, DType, Tokenizer};
 
 fn goldens() -> PathBuf {
     // Where the sources are now, if the test was built elsewhere.
@@ -32,32 +32,32 @@ fn memory(bytes: Vec<u8>) -> ModelFile {
     }
 }
 
+fn weights(file: &ModelFile) -> Result<Checkpoint> {
+    Checkpoint::open_file(WeightFormat::Gguf, file.clone())
+}
+
+/// The values of a tensor.
+fn values(weights: &Checkpoint, name: &str, shape: &[usize]) -> Vec<f32> {
+    let stored = weights.load(name, shape).unwrap();
+    stored.dtype.to_f32(&stored.bytes)
+}
+
 /// The digest of values as little-endian f32.
-fn digest(stored: &Stored<'_>) -> String {
-    let mut bytes = stored.bytes.to_vec();
-    if stored.dtype != FloatType::F32 {
-        let count = bytes.len() / if stored.dtype == FloatType::F64 { 8 } else { 2 };
-        let tensor = stored
-            .to_tensor(&[count])
-            .unwrap()
-            .to_dtype(candle_core::DType::F32)
-            .unwrap();
-        let values: Vec<f32> = tensor.to_vec1().unwrap();
-        bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
-    }
+fn digest(values: Vec<f32>) -> String {
+    let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
     let digest = Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
 fn blocks_of_all_types_are_unpacked_to_the_bit() {
-    let weights = GgufWeights::open(&disk("blocks.gguf")).unwrap();
+    let weights = weights(&disk("blocks.gguf")[0]).unwrap();
     let json = std::fs::read(goldens().join("blocks.json")).unwrap();
     let expected: BTreeMap<String, String> = serde_json::from_slice(&json).unwrap();
     let mut seen = 0;
-    for (name, info) in weights.tensors() {
-        let stored = weights.load(&name).unwrap().unwrap();
-        assert_eq!(digest(&stored), expected[&info.dtype], "{}", info.dtype);
+    for (name, info) in weights.infos() {
+        let values = values(&weights, &name, &info.shape);
+        assert_eq!(digest(values), expected[&info.dtype], "{}", info.dtype);
         seen += 1;
     }
     assert_eq!((seen, expected.len()), (16, 16));
@@ -66,21 +66,22 @@ fn blocks_of_all_types_are_unpacked_to_the_bit() {
 /// Repacking loses nothing: what stays compressed has the values of what is unpacked.
 #[test]
 fn blocks_that_stay_compressed_have_the_values_of_their_type() {
-    let weights = GgufWeights::open(&disk("blocks.gguf")).unwrap();
+    let weights = weights(&disk("blocks.gguf")[0]).unwrap();
     let mut compressed = Vec::new();
-    for (name, info) in weights.tensors() {
-        let Some(blocks) = weights.blocks(&name, DType::Stored).unwrap() else {
+    for (name, info) in weights.infos() {
+        let [outputs, inputs] = info.shape[..] else {
+            panic!("{name} is no matrix");
+        };
+        let stored = weights.blocks(&name, [outputs, inputs], DType::Stored);
+        let Some(blocks) = stored.unwrap() else {
             continue;
         };
-        let inputs = info.shape.last().copied().unwrap();
         let packed = Packed::from_blocks(blocks.format, &blocks.bytes, inputs).unwrap();
-        let unpacked = weights.load(&name).unwrap().unwrap();
-        let unpacked = unpacked.bytes.as_chunks::<4>().0;
+        let unpacked = values(&weights, &name, &info.shape);
         let mut row = vec![0.0; inputs];
         for (output, expected) in unpacked.chunks(inputs).enumerate() {
             packed.read_row(output, &mut row);
-            let expected = expected.iter().map(|bytes| f32::from_le_bytes(*bytes));
-            assert!(row.iter().copied().eq(expected), "{}", info.dtype);
+            assert_eq!(row, expected, "{}", info.dtype);
         }
         compressed.push(info.dtype);
     }
@@ -108,15 +109,12 @@ fn tensors_are_those_of_the_checkpoint_to_the_bit() {
         "t5-v1.0-f32",
         "t5-v1.1-q8_0",
     ] {
-        let weights = GgufWeights::open(&disk(&format!("{name}.gguf"))).unwrap();
-        let expected = digests(name);
-        assert_eq!(weights.tensors().len(), expected.len(), "{name}");
+        let weights = weights(&disk(&format!("{name}.gguf"))[0]).unwrap();
+        let (infos, expected) = (weights.infos(), digests(name));
+        assert_eq!(infos.len(), expected.len(), "{name}");
         for (tensor, digested) in expected {
-            let stored = weights
-                .load(&tensor)
-                .unwrap()
-                .unwrap_or_else(|| panic!("{name} has no {tensor}"));
-            assert_eq!(digest(&stored), digested, "{name}: {tensor}");
+            let values = values(&weights, &tensor, &infos[&tensor].shape);
+            assert_eq!(digest(values), digested, "{name}: {tensor}");
         }
     }
 }
@@ -128,9 +126,9 @@ fn read(file: &ModelFile) -> Result<()> {
     config(&gguf)?;
     gguf_tokenizer_config(file)?;
     Tokenizer::of_gguf(&gguf)?;
-    let weights = GgufWeights::open(files)?;
-    for (name, _) in weights.tensors() {
-        weights.load(&name)?;
+    let weights = weights(file)?;
+    for (name, info) in weights.infos() {
+        weights.load(&name, &info.shape)?;
     }
     Ok(())
 }
@@ -243,7 +241,7 @@ impl Maker {
     fn tensor_at(mut self, name: &str, sizes: &[u64], kind: u32, offset: u64) -> Self {
         self.tensors
             .push((name.to_owned(), sizes.to_vec(), kind, offset));
-        let bytes = blocks::BlockType::of(kind)
+        let bytes = BlockType::of(kind)
             .ok()
             .and_then(|kind| kind.bytes_of(sizes));
         // What takes more than a file has is not made.
@@ -381,7 +379,7 @@ fn tensors_are_compared_with_the_file() {
 
 #[test]
 fn bytes_behind_the_tensors_are_told() {
-    let note = |bytes| GgufWeights::open(&[memory(bytes)]).unwrap().note();
+    let note = |bytes| weights(&memory(bytes)).unwrap().notes().next();
     let mut bytes = Maker::llama().bytes();
     assert_eq!(note(bytes.clone()), None);
     bytes.extend([0; 64]);

@@ -278,7 +278,11 @@ impl<'a> Vocabulary<'a> {
             tokens: tokens.into_iter().zip(0..).map(name).collect(),
             kinds,
         };
-        vocabulary.check_length(TYPES, vocabulary.kinds.len())?;
+        let (tokens, types) = (vocabulary.tokens.len(), vocabulary.kinds.len());
+        if types != tokens {
+            let problem = format!("`{TYPES}` has {types} entries for {tokens} tokens");
+            return Err(gguf.unusable(problem));
+        }
         vocabulary.drop_padding();
         vocabulary.check_tokens()?;
         Ok(vocabulary)
@@ -294,17 +298,6 @@ impl<'a> Vocabulary<'a> {
             .map_or(0, |last| last + 1);
         self.tokens.truncate(used);
         self.kinds.truncate(used);
-    }
-
-    fn check_length(&self, key: &str, length: usize) -> Result<()> {
-        if length == self.tokens.len() {
-            Ok(())
-        } else {
-            Err(self.gguf.unusable(format!(
-                "`{key}` has {length} entries for {} tokens",
-                self.tokens.len()
-            )))
-        }
     }
 
     fn check_tokens(&self) -> Result<()> {
@@ -327,10 +320,11 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn scores(&self) -> Result<Vec<f32>> {
-        let mut scores = self
+        let stated = self
             .gguf
-            .floats(SCORES)?
+            .numbers(SCORES)?
             .ok_or_else(|| self.gguf.no_tokenizer(format!("it has no `{SCORES}`")))?;
+        let mut scores: Vec<f32> = stated.into_iter().map(|score| score as f32).collect();
         if scores.len() < self.tokens.len() || !scores.iter().all(|score| score.is_finite()) {
             let problem = format!(
                 "`{SCORES}` has no score for each of {} tokens",
@@ -351,11 +345,6 @@ impl<'a> Vocabulary<'a> {
             .enumerate()
             .filter(move |(_, (_, &other))| other == kind);
         tokens.map(|(id, (token, _))| (id, token))
-    }
-
-    fn vocab(&self) -> Json {
-        let entries = self.tokens.iter().cloned().zip((0..).map(Json::from));
-        Json::Object(entries.collect())
     }
 
     /// The tokens that are found in a text before anything else.
@@ -389,16 +378,15 @@ impl<'a> Vocabulary<'a> {
         }
     }
 
-    /// A token before or behind every text, if there is one.
-    fn around(&self, added: &str, token: Around) -> Result<Option<(&str, u64)>> {
-        let is_added = self.gguf.flag(added)?.unwrap_or(token.added);
-        match (is_added, self.token(token.key, token.absent)?) {
+    /// A token before or behind every text, if there is one: that of `key`, if `added` says so.
+    fn around(&self, added: &str, key: &str, unsaid: Unsaid) -> Result<Option<(&str, u64)>> {
+        let is_added = self.gguf.flag(added)?.unwrap_or(unsaid.0);
+        match (is_added, self.token(key, unsaid.1)?) {
             (false, _) => Ok(None),
             (true, Some((id, token))) => Ok(Some((token, id))),
-            (true, None) => Err(self.gguf.unusable(format!(
-                "texts get a token that `{}` does not name",
-                token.key
-            ))),
+            (true, None) => Err(self
+                .gguf
+                .unusable(format!("texts get a token that `{key}` does not name"))),
         }
     }
 
@@ -406,10 +394,11 @@ impl<'a> Vocabulary<'a> {
     fn completed(
         &self,
         tokenizer: Outcome<Tokenizer>,
-        bos: Around,
-        eos: Around,
+        bos: Unsaid,
+        eos: Unsaid,
     ) -> Result<Tokenizer> {
-        let (bos, eos) = (self.around(ADD_BOS, bos)?, self.around(ADD_EOS, eos)?);
+        let bos = self.around(ADD_BOS, BOS, bos)?;
+        let eos = self.around(ADD_EOS, EOS, eos)?;
         let completed = tokenizer.and_then(|mut tokenizer| {
             tokenizer.add_tokens(self.added()).map_err(describe)?;
             sentencepiece::frame(&mut tokenizer, bos, eos)?;
@@ -435,11 +424,7 @@ impl<'a> Vocabulary<'a> {
             tokenizer.with_decoder(Some(sentencepiece::bpe_decoder(prefixed)?));
             Ok(tokenizer)
         };
-        self.completed(
-            built(),
-            Around::new(BOS, true, Some(1)),
-            Around::new(EOS, false, Some(2)),
-        )
+        self.completed(built(), (true, Some(1)), (false, Some(2)))
     }
 
     /// The pieces that are no special tokens.
@@ -458,6 +443,7 @@ impl<'a> Vocabulary<'a> {
             return Err(self.gguf.no_tokenizer(problem));
         }
         let pre = self.pre_tokenizer()?;
+        let ids = self.tokens.iter().cloned().zip((0..).map(Json::from));
         let normalizer = if pre.composed {
             json!({"type": "NFC"})
         } else {
@@ -477,15 +463,12 @@ impl<'a> Vocabulary<'a> {
                 "fuse_unk": false,
                 "byte_fallback": false,
                 "ignore_merges": pre.whole,
-                "vocab": self.vocab(),
+                "vocab": Json::Object(ids.collect()),
                 "merges": self.merges()?,
             },
         });
-        self.completed(
-            Tokenizer::from_bytes(json.to_string()).map_err(describe),
-            Around::new(BOS, pre.begins, None),
-            Around::new(EOS, false, None),
-        )
+        let built = Tokenizer::from_bytes(json.to_string()).map_err(describe);
+        self.completed(built, (pre.begins, None), (false, None))
     }
 
     fn pre_tokenizer(&self) -> Result<&'static pre_tokenizers::PreTokenizer> {
@@ -557,11 +540,7 @@ impl<'a> Vocabulary<'a> {
             tokenizer.with_decoder(Some(words));
             Ok(tokenizer)
         };
-        self.completed(
-            built(),
-            Around::new(BOS, false, None),
-            Around::new(EOS, true, Some(1)),
-        )
+        self.completed(built(), (false, None), (true, Some(1)))
     }
 
     /// Scores of a unigram model: those of tokens that are found before the model is asked must not
@@ -588,21 +567,8 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// A token before or behind every text.
-struct Around {
-    /// The key that names it.
-    key: &'static str,
-    /// Whether it is there if the file does not say.
-    added: bool,
-    /// What it is if the file does not say.
-    absent: Option<u64>,
-}
-
-impl Around {
-    fn new(key: &'static str, added: bool, absent: Option<u64>) -> Self {
-        Self { key, added, absent }
-    }
-}
+/// Whether a token is before or behind every text, and which it is, if the file does not say.
+type Unsaid = (bool, Option<u64>);
 
 /// The text of a token; an empty one would be found everywhere.
 fn name((token, id): (&str, usize)) -> String {

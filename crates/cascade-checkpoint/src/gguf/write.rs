@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use cascade_cpu::Format;
 use rayon::prelude::*;
 
-use super::blocks::BlockType;
+use crate::blocks::BlockType;
 use crate::tensor::fits;
-use crate::{DType, Error, ErrorKind, Result};
+use crate::{DType, Error, ErrorKind, FloatType, Result};
 
 /// Values that are unpacked at a time.
 const AT_ONCE: usize = 1 << 22;
@@ -53,7 +53,7 @@ impl Target {
 }
 
 /// Settings of a file, in its own form.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
     count: u64,
@@ -64,6 +64,12 @@ impl Entries {
     pub(crate) fn copy(&mut self, entry: &[u8]) {
         self.bytes.extend(entry);
         self.count += 1;
+    }
+
+    /// All entries of `others`.
+    pub(crate) fn append(&mut self, others: Self) {
+        self.bytes.extend(others.bytes);
+        self.count += others.count;
     }
 
     fn put(&mut self, key: &str, kind: u32, value: &[u8]) {
@@ -188,7 +194,7 @@ impl<'a> Planned<'a> {
         (self.len() / self.kind().values() * self.kind().bytes()) as u64
     }
 
-    fn write(&self, out: &mut impl Write) -> Result<()> {
+    fn write(&self, out: &mut dyn Write) -> Result<()> {
         let bytes = (self.values)()?;
         let Some(to) = self.to else {
             return out.write_all(&bytes).map_err(write_error);
@@ -220,12 +226,7 @@ fn is_matrix(name: &str, shape: &[usize]) -> bool {
 
 /// A row of little-endian f32 in a type, if it has numbers for all values.
 fn rounded(to: Target, row: &[u8]) -> Option<Vec<u8>> {
-    let values: Vec<f32> = row
-        .as_chunks()
-        .0
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect();
+    let values = FloatType::F32.to_f32(row);
     let mut blocks = vec![0; values.len() / to.kind.values() * to.kind.bytes()];
     cascade_cpu::quantize(to.format, &values, &mut blocks);
     fits(to.format, &blocks).then_some(blocks)
@@ -260,14 +261,15 @@ pub(crate) fn write(
         header.extend(offset.to_le_bytes());
         offset = (offset + planned.bytes()).next_multiple_of(alignment);
     }
-    let mut out = Counted { out, bytes: 0 };
+    header.resize(header.len().next_multiple_of(alignment as usize), 0);
     out.write_all(&header).map_err(write_error)?;
-    out.pad(alignment).map_err(write_error)?;
     for tensor in tensors {
-        tensor.write(&mut out)?;
-        out.pad(alignment).map_err(write_error)?;
+        tensor.write(out)?;
+        let missing = tensor.bytes().next_multiple_of(alignment) - tensor.bytes();
+        let padding = vec![0; missing as usize];
+        out.write_all(&padding).map_err(write_error)?;
     }
-    Ok(out.bytes)
+    Ok(header.len() as u64 + offset)
 }
 
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
@@ -278,29 +280,4 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 fn write_error(source: io::Error) -> Error {
     let message = format!("cannot write the model: {source}");
     Error::new(ErrorKind::Io, message)
-}
-
-/// Counts what is written.
-struct Counted<'a> {
-    out: &'a mut dyn Write,
-    bytes: u64,
-}
-
-impl Counted<'_> {
-    fn pad(&mut self, alignment: u64) -> io::Result<()> {
-        let missing = self.bytes.next_multiple_of(alignment) - self.bytes;
-        self.write_all(&vec![0; missing as usize])
-    }
-}
-
-impl Write for Counted<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.out.write(bytes)?;
-        self.bytes += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Cursor;
+use std::ops::Range;
 
 use zip::{CompressionMethod, ZipArchive};
 
-use super::Problem;
+use crate::error::Fault;
 
 /// Pickles of real models have some hundred kilobytes; what is read from one takes a multiple of
 /// its size.
@@ -19,16 +20,14 @@ pub(super) struct Archive {
 }
 
 /// Where an entry lies in the file.
-#[derive(Clone, Copy)]
 pub(super) struct Place {
-    pub(super) start: usize,
-    pub(super) end: usize,
+    pub(super) bytes: Range<usize>,
     pub(super) crc32: u32,
 }
 
 impl Archive {
     /// Reads the list of entries, and checks that they lie in the file.
-    pub(super) fn open(bytes: &[u8]) -> Result<Self, Problem> {
+    pub(super) fn open(bytes: &[u8]) -> Result<Self, Fault> {
         let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| {
             format!(
                 "its list of entries, at the end, cannot be read, as if it was cut off ({error})"
@@ -55,15 +54,12 @@ impl Archive {
     }
 
     /// The pickle of all but the values of tensors.
-    pub(super) fn pickle<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Problem> {
+    pub(super) fn pickle<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Fault> {
         let place = self.place(&self.in_root("data.pkl"))?;
-        let pickle = &bytes[place.start..place.end];
+        let pickle = &bytes[place.bytes.clone()];
         if pickle.len() > MAX_PICKLE {
-            let reason = format!(
-                "its pickle has {} bytes, more than {MAX_PICKLE}",
-                pickle.len()
-            );
-            return Err(reason.into());
+            let length = pickle.len();
+            return Err(format!("its pickle has {length} bytes, more than {MAX_PICKLE}").into());
         }
         if place.crc32 == 0 || crc32fast::hash(pickle) == place.crc32 {
             Ok(pickle)
@@ -72,14 +68,15 @@ impl Archive {
         }
     }
 
-    /// The name of the entry that is the storage `key`.
-    pub(super) fn storage_name(&self, key: &str) -> String {
-        self.in_root(&format!("data/{key}"))
+    /// The name of the entry that is the storage `key`, and where it lies.
+    pub(super) fn storage(&self, key: &str) -> Result<(String, &Place), String> {
+        let entry = self.in_root(&format!("data/{key}"));
+        let place = self.place(&entry)?;
+        Ok((entry, place))
     }
 
-    /// Where an entry lies.
-    pub(super) fn place(&self, entry: &str) -> Result<Place, String> {
-        let place = self.entries.get(entry).copied();
+    fn place(&self, entry: &str) -> Result<&Place, String> {
+        let place = self.entries.get(entry);
         place.ok_or_else(|| format!("it has no entry {entry}"))
     }
 
@@ -88,7 +85,7 @@ impl Archive {
     }
 
     /// The folder of the one entry called data.pkl.
-    fn find_root(&self) -> Result<String, Problem> {
+    fn find_root(&self) -> Result<String, Fault> {
         let mut roots = self
             .entries
             .keys()
@@ -107,18 +104,18 @@ impl Archive {
             return Err(format!("it has {} entries data.pkl", roots.len()).into());
         }
         if self.entries.contains_key(&format!("{root}constants.pkl")) {
-            return Err(Problem {
-                reason: "it is a program (TorchScript), not weights".to_owned(),
+            return Err(Fault {
+                problem: "it is a program (TorchScript), not weights".to_owned(),
                 cure: "take the model's weights, in safetensors or pytorch_model.bin",
             });
         }
         Ok((*root).to_owned())
     }
 
-    fn refuse_big_endian(&self, bytes: &[u8]) -> Result<(), Problem> {
+    fn refuse_big_endian(&self, bytes: &[u8]) -> Result<(), Fault> {
         match self.entries.get(&self.in_root("byteorder")) {
-            Some(place) if &bytes[place.start..place.end] != b"little" => Err(Problem {
-                reason: "its numbers are not little-endian".to_owned(),
+            Some(place) if &bytes[place.bytes.clone()] != b"little" => Err(Fault {
+                problem: "its numbers are not little-endian".to_owned(),
                 cure: "save it again with torch on a little-endian machine",
             }),
             _ => Ok(()),
@@ -130,35 +127,32 @@ fn entry(
     zip: &mut ZipArchive<Cursor<&[u8]>>,
     index: usize,
     length: usize,
-) -> Result<(String, Place), Problem> {
+) -> Result<(String, Place), Fault> {
     let unreadable = |error: zip::result::ZipError| format!("entry {index} of it: {error}");
     let file = zip.by_index_raw(index).map_err(unreadable)?;
     let name = file.name().map_err(unreadable)?.into_owned();
     if file.encrypted() {
-        return Err(Problem {
-            reason: format!("its entry {name} is encrypted"),
+        return Err(Fault {
+            problem: format!("its entry {name} is encrypted"),
             cure: "unpack it with its password, and save it again with torch.save",
         });
     }
     if file.compression() != CompressionMethod::Stored || file.size() != file.compressed_size() {
-        return Err(Problem {
-            reason: format!("its entry {name} is compressed, which torch never does"),
+        return Err(Fault {
+            problem: format!("its entry {name} is compressed, which torch never does"),
             cure: "save it again with torch.save",
         });
     }
-    let start = file
-        .data_start()
-        .and_then(|start| usize::try_from(start).ok());
-    let end = start.and_then(|start| start.checked_add(usize::try_from(file.size()).ok()?));
-    match (start, end) {
-        (Some(start), Some(end)) if end <= length => Ok((
-            name,
-            Place {
-                start,
-                end,
-                crc32: file.crc32(),
-            },
-        )),
-        _ => Err(format!("its entry {name} ends behind the end of the file").into()),
+    let place = || {
+        let start = usize::try_from(file.data_start()?).ok()?;
+        let end = start.checked_add(usize::try_from(file.size()).ok()?)?;
+        (end <= length).then_some(start..end)
+    };
+    match place() {
+        None => Err(format!("its entry {name} ends behind the end of the file").into()),
+        Some(bytes) => {
+            let crc32 = file.crc32();
+            Ok((name, Place { bytes, crc32 }))
+        }
     }
 }

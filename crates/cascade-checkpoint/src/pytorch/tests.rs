@@ -1,13 +1,13 @@
 use std::io::{Cursor, Write as _};
 use std::path::PathBuf;
 
-use candle_core::{DType, Device};
+use cascade_hub::WeightFormat;
 use zip::unstable::write::FileOptionsExt;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
-use crate::safetensors::Safetensors;
+use crate::{Checkpoint, FloatType};
 
 fn fixture(name: &str) -> ModelFile {
     let here = std::env::var("CARGO_MANIFEST_DIR");
@@ -22,10 +22,13 @@ fn embedded(bytes: Vec<u8>) -> ModelFile {
     }
 }
 
+fn open(file: ModelFile) -> crate::Result<Checkpoint> {
+    Checkpoint::open_file(WeightFormat::PyTorch, file)
+}
+
 /// The message with which a file is refused.
-fn refusal(file: &ModelFile) -> String {
-    let refused = PyTorch::open(file).err();
-    refused.expect("the file is refused").to_string()
+fn refusal(file: ModelFile) -> String {
+    open(file).err().expect("the file is refused").to_string()
 }
 
 #[track_caller]
@@ -35,76 +38,58 @@ fn assert_says(message: &str, parts: &[&str]) {
     }
 }
 
-/// All tensors in f64, which holds the others exactly.
-fn values(file: &dyn TensorFile) -> BTreeMap<String, (Vec<usize>, Vec<f64>)> {
-    let tensors = file.tensors().into_iter();
+/// Names, types, shapes and bytes of all tensors.
+fn values(file: &Checkpoint) -> Vec<(String, FloatType, Vec<usize>, Vec<u8>)> {
+    let tensors = file.infos().into_iter();
     tensors
         .map(|(name, info)| {
-            let stored = file.load(&name).unwrap().unwrap();
-            let tensor = stored
-                .to_tensor(&info.shape)
-                .unwrap()
-                .to_dtype(DType::F64)
-                .unwrap()
-                .to_device(&Device::Cpu)
-                .unwrap();
-            let values = tensor.flatten_all().unwrap().to_vec1().unwrap();
-            (name, (info.shape, values))
+            let stored = file.load(&name, &info.shape).unwrap();
+            (name, stored.dtype, info.shape, stored.bytes.into_owned())
         })
         .collect()
 }
 
 #[test]
 fn tensors_are_those_that_were_saved() {
-    let expected = values(&Safetensors::open(&fixture("values.safetensors")).unwrap());
+    let saved = fixture("values.safetensors");
+    let expected = values(&Checkpoint::open_file(WeightFormat::Safetensors, saved).unwrap());
     assert!(expected.len() >= 16);
+    for dtype in [
+        FloatType::BF16,
+        FloatType::F16,
+        FloatType::F32,
+        FloatType::F64,
+    ] {
+        assert!(expected.iter().any(|(_, other, ..)| *other == dtype));
+    }
     for name in ["protocol-2.bin", "protocol-4.bin"] {
-        let file = PyTorch::open(&fixture(name)).unwrap();
-        let types: BTreeSet<String> = file
-            .tensors()
-            .into_iter()
-            .map(|(_, info)| info.dtype)
-            .collect();
-        assert_eq!(
-            types,
-            ["BF16", "F16", "F32", "F64"].map(str::to_owned).into()
-        );
-        assert_eq!(values(&file), expected, "{name}");
+        assert_eq!(values(&open(fixture(name)).unwrap()), expected, "{name}");
     }
 }
 
 #[test]
 fn tensors_that_lie_one_after_the_other_are_not_copied() {
-    let file = PyTorch::open(&fixture("protocol-2.bin")).unwrap();
+    let file = open(fixture("protocol-2.bin")).unwrap();
     for (tensor, borrowed) in [
         ("f32", true),
         ("f16 offset", true),
         ("transposed", false),
         ("column", false),
     ] {
-        let stored = file.load(tensor).unwrap().unwrap();
-        assert_eq!(
-            matches!(stored.bytes, Cow::Borrowed(_)),
-            borrowed,
-            "{tensor}"
-        );
+        let stored = file.load(tensor, &file.infos()[tensor].shape).unwrap();
+        let found = matches!(stored.bytes, Cow::Borrowed(_));
+        assert_eq!(found, borrowed, "{tensor}");
     }
 }
 
 #[test]
 fn tensors_that_are_no_floats_are_listed_and_not_loaded() {
-    let file = PyTorch::open(&fixture("integers.bin")).unwrap();
-    let types: Vec<(String, String)> = file
-        .tensors()
-        .into_iter()
-        .map(|(name, info)| (name, info.dtype))
-        .collect();
-    let expected = [("a", "F32"), ("ids", "I64")];
-    assert_eq!(
-        types,
-        expected.map(|(name, dtype)| (name.to_owned(), dtype.to_owned()))
-    );
-    assert!(file.load("ids").unwrap().is_none());
+    let file = open(fixture("integers.bin")).unwrap();
+    assert_eq!(file.stored_as("a"), Some("F32"));
+    assert_eq!(file.stored_as("ids"), Some("I64"));
+    let shape = &file.infos()["ids"].shape;
+    let message = file.load("ids", shape).unwrap_err().to_string();
+    assert_says(&message, &["tensor ids is stored as I64"]);
 }
 
 #[test]
@@ -121,7 +106,7 @@ fn files_that_hold_something_else_are_refused_by_name() {
         ("not-a-tensor.bin", &["\"epoch\" is a number"]),
         ("repeated.bin", &["[1048576, 1024]", "repeat"]),
     ] {
-        let message = refusal(&fixture(name));
+        let message = refusal(fixture(name));
         assert_says(&message, &[name, "is not a PyTorch file"]);
         assert_says(&message, parts);
     }
@@ -135,7 +120,7 @@ fn files_that_hold_something_else_are_refused_by_name() {
         (Vec::new(), "not a zip archive"),
         (b"PK\x03\x04".to_vec(), "cut off"),
     ] {
-        assert_says(&refusal(&embedded(bytes)), &["weights.bin", part]);
+        assert_says(&refusal(embedded(bytes)), &["weights.bin", part]);
     }
 }
 
@@ -147,7 +132,7 @@ fn files_that_are_cut_off_are_refused() {
     let whole = std::fs::read(path).unwrap();
     for length in [4, 100, whole.len() / 2, whole.len() - 23, whole.len() - 1] {
         assert_says(
-            &refusal(&embedded(whole[..length].to_vec())),
+            &refusal(embedded(whole[..length].to_vec())),
             &[
                 "weights.bin is not a PyTorch file",
                 "copy or download it again",
@@ -215,48 +200,29 @@ fn storage_and(
 
 #[test]
 fn tensors_stay_in_their_storages() {
-    let good = PyTorch::open(&embedded(archive(&tensor(0, &[2, 3], &[3, 1])))).unwrap();
-    assert_eq!(good.tensors()[0].1.shape, [2, 3]);
-    for (pickle, parts) in [
-        (
-            tensor(1, &[2, 3], &[3, 1]),
-            &["tensor a", "leave its storage of 6 elements"][..],
-        ),
-        (tensor(0, &[2, 3], &[4, 1]), &["leave its storage"]),
-        (
-            tensor(0, &[255, 255, 255, 255, 255, 255, 255, 255], &[0; 8]),
-            &["tensor a"],
-        ),
-        (tensor(0, &[255; 9], &[255; 9]), &["9, more than 8"]),
-        (tensor(0, &[2, 3], &[1]), &["sizes [2, 3] and strides [1]"]),
-        (tensor(0, &[7], &[0]), &["repeat"]),
-        (
-            storage_and(b"ctorch\nFloatStorage\n", b"0", 5, 0, &[2], &[1]),
-            &["24 bytes, not 5"],
-        ),
-        (
-            storage_and(b"ctorch\nHalfStorage\n", b"0", 6, 0, &[2], &[1]),
-            &["24 bytes", "F16"],
-        ),
-        (
-            storage_and(b"ctorch\nFloatStorage\n", b"1", 6, 0, &[2], &[1]),
-            &["no entry model/data/1"],
-        ),
-        (
-            storage_and(b"ctorch\nFloatStorage\n", b"../x", 6, 0, &[2], &[1]),
-            &["no entry"],
-        ),
-        (
-            storage_and(b"ctorch\nFloatStorage\n", &[b'0'; 99], 6, 0, &[2], &[1]),
-            &["in a way"],
-        ),
-        (
-            storage_and(b"ctorch\nComplexFloatStorage\n", b"0", 6, 0, &[2], &[1]),
-            &["torch.ComplexFloatStorage"],
-        ),
-    ] {
-        assert_says(&refusal(&embedded(archive(&pickle))), parts);
-    }
+    let good = open(embedded(archive(&tensor(0, &[2, 3], &[3, 1])))).unwrap();
+    assert_eq!(good.infos()["a"].shape, [2, 3]);
+    let refused = |pickle: Vec<u8>, parts: &[&str]| {
+        assert_says(&refusal(embedded(archive(&pickle))), parts);
+    };
+    let leaves = "leave its storage of 6 elements";
+    refused(tensor(1, &[2, 3], &[3, 1]), &["tensor a", leaves]);
+    refused(tensor(0, &[2, 3], &[4, 1]), &[leaves]);
+    refused(tensor(0, &[255; 8], &[0; 8]), &["tensor a"]);
+    refused(tensor(0, &[255; 9], &[255; 9]), &["9, more than 8"]);
+    refused(tensor(0, &[2, 3], &[1]), &["sizes [2, 3] and strides [1]"]);
+    refused(tensor(0, &[7], &[0]), &["repeat"]);
+    let storage = |class: &str, key: &[u8], elements| {
+        let class = format!("ctorch\n{class}\n");
+        storage_and(class.as_bytes(), key, elements, 0, &[2], &[1])
+    };
+    refused(storage("FloatStorage", b"0", 5), &["24 bytes, not 5"]);
+    refused(storage("HalfStorage", b"0", 6), &["24 bytes", "F16"]);
+    refused(storage("FloatStorage", b"1", 6), &["no entry model/data/1"]);
+    refused(storage("FloatStorage", b"../x", 6), &["no entry"]);
+    refused(storage("FloatStorage", &[b'0'; 99], 6), &["in a way"]);
+    let complex = storage("ComplexFloatStorage", b"0", 6);
+    refused(complex, &["torch.ComplexFloatStorage"]);
 }
 
 #[test]
@@ -278,7 +244,7 @@ fn code_is_never_run_and_named() {
         // A protocol, then a function by its name, called with a text.
         let mut pickle = vec![0x80];
         pickle.extend(call(module, name));
-        let message = refusal(&embedded(archive(&pickle)));
+        let message = refusal(embedded(archive(&pickle)));
         assert_says(
             &message,
             &[
@@ -297,7 +263,7 @@ fn code_is_never_run_and_named() {
         ]
         .concat();
         assert_says(
-            &refusal(&embedded(archive(&pickle))),
+            &refusal(embedded(archive(&pickle))),
             &[&format!("{module}.{name}")],
         );
     }
@@ -305,7 +271,7 @@ fn code_is_never_run_and_named() {
     for code in [
         b'i', b'o', 0x81, 0x92, 0x82, 0x83, 0x84, b'P', b'S', b'I', b'V', 0x8f, 0x96, 0x97,
     ] {
-        let message = refusal(&embedded(archive(&[0x80, 2, code, b'.'])));
+        let message = refusal(embedded(archive(&[0x80, 2, code, b'.'])));
         assert_says(&message, &[&format!("instruction {code:#04x}")]);
     }
 }
@@ -343,7 +309,7 @@ fn pickles_that_make_no_sense_are_refused() {
         (own(&many), "more than 1048576 values"),
         (b"\x80\x07}.".to_vec(), "protocol 7"),
     ] {
-        let message = refusal(&embedded(archive(&pickle)));
+        let message = refusal(embedded(archive(&pickle)));
         assert_says(&message, &["weights.bin", part]);
     }
     // Values that share each other do not grow when they are written out.
@@ -353,7 +319,7 @@ fn pickles_that_make_no_sense_are_refused() {
         b".".to_vec(),
     ]
     .concat();
-    assert_says(&refusal(&embedded(archive(&doubled))), &["tuples"]);
+    assert_says(&refusal(embedded(archive(&doubled))), &["tuples"]);
 }
 
 #[test]
@@ -396,12 +362,12 @@ fn archives_that_torch_does_not_write_are_refused() {
         (with(("byteorder", b"big")), &["little-endian"]),
         (broken, &["checksum of its pickle"]),
     ] {
-        assert_says(&refusal(&embedded(bytes)), parts);
+        assert_says(&refusal(embedded(bytes)), parts);
     }
     // A storage is looked at when it is loaded.
-    let file = PyTorch::open(&embedded(flipped)).unwrap();
+    let file = open(embedded(flipped)).unwrap();
     assert_says(
-        &file.load("a").unwrap_err().to_string(),
+        &file.load("a", &[2, 3]).unwrap_err().to_string(),
         &["checksum of its entry model/data/0"],
     );
 }
@@ -421,9 +387,9 @@ fn damage_never_panics() {
             let at = rng.random_range(0..whole.len());
             damaged[at] = rng.random();
         }
-        if let Ok(file) = PyTorch::open(&embedded(damaged)) {
-            for (name, _) in file.tensors() {
-                let _ = file.load(&name);
+        if let Ok(file) = open(embedded(damaged)) {
+            for (name, info) in file.infos() {
+                let _ = file.load(&name, &info.shape);
             }
         }
     }

@@ -5,10 +5,7 @@
 //! values are shared, not copied, and nest no deeper than [`MAX_DEPTH`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::rc::Rc;
-
-use super::opcode::{Op, Ops};
 
 /// Values that the stack may hold; pickles are written in batches of a thousand.
 const MAX_STACK: usize = 1 << 20;
@@ -39,47 +36,26 @@ pub(super) struct Storage {
 
 /// The type of the elements of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
-    F64,
-    F32,
-    F16,
-    BF16,
-    I64,
-    I32,
-    I16,
-    I8,
-    U8,
-    Bool,
-}
-
-impl Element {
+pub(super) struct Element {
+    /// What safetensors calls it.
+    pub(super) name: &'static str,
     /// Bytes of one.
-    pub(super) fn width(self) -> usize {
-        match self {
-            Self::F64 | Self::I64 => 8,
-            Self::F32 | Self::I32 => 4,
-            Self::F16 | Self::BF16 | Self::I16 => 2,
-            Self::I8 | Self::U8 | Self::Bool => 1,
-        }
-    }
+    pub(super) width: usize,
 }
 
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F64 => "F64",
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::BF16 => "BF16",
-            Self::I64 => "I64",
-            Self::I32 => "I32",
-            Self::I16 => "I16",
-            Self::I8 => "I8",
-            Self::U8 => "U8",
-            Self::Bool => "BOOL",
-        })
-    }
-}
+/// The types of storages, by their class in torch.
+const STORAGES: [(&str, &str, usize); 10] = [
+    ("DoubleStorage", "F64", 8),
+    ("FloatStorage", "F32", 4),
+    ("HalfStorage", "F16", 2),
+    ("BFloat16Storage", "BF16", 2),
+    ("LongStorage", "I64", 8),
+    ("IntStorage", "I32", 4),
+    ("ShortStorage", "I16", 2),
+    ("CharStorage", "I8", 1),
+    ("ByteStorage", "U8", 1),
+    ("BoolStorage", "BOOL", 1),
+];
 
 /// What a pickle may name.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,23 +69,19 @@ enum Known {
 
 impl Known {
     fn find(module: &str, name: &str) -> Result<Self, String> {
-        let element = |element| Ok(Self::StorageOf(element));
         match (module, name) {
-            ("collections", "OrderedDict") => Ok(Self::OrderedDict),
-            ("torch", "Size") => Ok(Self::Size),
-            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2") => Ok(Self::RebuildTensor),
-            ("torch._utils", "_rebuild_parameter") => Ok(Self::RebuildParameter),
-            ("torch", "DoubleStorage") => element(Element::F64),
-            ("torch", "FloatStorage") => element(Element::F32),
-            ("torch", "HalfStorage") => element(Element::F16),
-            ("torch", "BFloat16Storage") => element(Element::BF16),
-            ("torch", "LongStorage") => element(Element::I64),
-            ("torch", "IntStorage") => element(Element::I32),
-            ("torch", "ShortStorage") => element(Element::I16),
-            ("torch", "CharStorage") => element(Element::I8),
-            ("torch", "ByteStorage") => element(Element::U8),
-            ("torch", "BoolStorage") => element(Element::Bool),
-            _ => Err(format!("it asks for {}.{}", short(module), short(name))),
+            ("collections", "OrderedDict") => return Ok(Self::OrderedDict),
+            ("torch", "Size") => return Ok(Self::Size),
+            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2") => {
+                return Ok(Self::RebuildTensor)
+            }
+            ("torch._utils", "_rebuild_parameter") => return Ok(Self::RebuildParameter),
+            _ => {}
+        }
+        let mut storages = STORAGES.iter();
+        match storages.find(|(class, ..)| module == "torch" && name == *class) {
+            Some(&(_, name, width)) => Ok(Self::StorageOf(Element { name, width })),
+            None => Err(format!("it asks for {}.{}", short(module), short(name))),
         }
     }
 }
@@ -195,9 +167,13 @@ struct Dict<'a> {
 
 /// The tensors of the dictionary that a pickle is.
 pub(super) fn state_dict(pickle: &[u8]) -> Result<BTreeMap<String, PickledTensor>, String> {
-    let mut machine = Machine::default();
-    let mut ops = Ops::new(pickle);
-    while !machine.step(ops.next()?)? {}
+    let mut machine = Machine {
+        rest: pickle,
+        stack: Vec::new(),
+        memo: HashMap::new(),
+        dicts: Vec::new(),
+    };
+    while !machine.step()? {}
     let index = match machine.pop()? {
         Value::Dict(index) => index,
         other => return Err(format!("it is {}", other.kind())),
@@ -212,8 +188,10 @@ pub(super) fn state_dict(pickle: &[u8]) -> Result<BTreeMap<String, PickledTensor
         .collect())
 }
 
-#[derive(Default)]
+/// A machine that follows the instructions that `torch.save` writes, protocols 2 to 5.
 struct Machine<'a> {
+    /// The bytes of the pickle that were not read so far.
+    rest: &'a [u8],
     stack: Vec<Value<'a>>,
     memo: HashMap<u32, Value<'a>>,
     dicts: Vec<Dict<'a>>,
@@ -221,45 +199,147 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// Follows an instruction; true if it is the last.
-    fn step(&mut self, op: Op<'a>) -> Result<bool, String> {
-        match op {
-            Op::Protocol(2..=5) | Op::Frame => {}
-            Op::Protocol(version) => return Err(format!("it is of protocol {version}")),
-            Op::Stop => return Ok(true),
-            Op::Mark => self.push(Value::Mark)?,
-            Op::None => self.push(Value::None)?,
-            Op::Bool(_) => self.push(Value::Bool)?,
-            Op::Int(n) => self.push(Value::Int(n))?,
-            Op::Float => self.push(Value::Float)?,
-            Op::Text(text) => self.push(Value::Text(text))?,
-            Op::Global(module, name) => self.push(Value::Known(Known::find(module, name)?))?,
-            Op::StackGlobal => self.stack_global()?,
-            Op::EmptyTuple => self.push_tuple(Vec::new())?,
-            Op::Tuple => self
+    fn step(&mut self) -> Result<bool, String> {
+        match self.byte()? {
+            0x80 => self.protocol()?,
+            // A frame, whose length says nothing new.
+            0x95 => _ = self.take(8)?,
+            b'.' => return Ok(true),
+            b'(' => self.push(Value::Mark)?,
+            // GLOBAL: a module and a name in it; then the same from the stack.
+            b'c' => {
+                let known = Known::find(self.line()?, self.line()?)?;
+                self.push(Value::Known(known))?;
+            }
+            0x93 => self.stack_global()?,
+            // Tuples: empty, of what is above the mark, of one to three.
+            b')' => self.push_tuple(Vec::new())?,
+            b't' => self
                 .pop_to_mark()
                 .and_then(|items| self.push_tuple(items))?,
-            Op::TupleOf(count) => self
-                .pop_many(count)
+            code @ 0x85..=0x87 => self
+                .pop_many(usize::from(code - 0x84))
                 .and_then(|items| self.push_tuple(items))?,
-            Op::EmptyList => self.push(Value::List)?,
-            Op::Append => _ = self.pop()?,
-            Op::Appends => _ = self.pop_to_mark()?,
-            Op::EmptyDict => self.push_dict()?,
-            Op::SetItem => self.pop_many(2).and_then(|pair| self.set_items(&pair))?,
-            Op::SetItems => self
+            // Lists, whose items nobody asks for.
+            b']' => self.push(Value::List)?,
+            b'a' => _ = self.pop()?,
+            b'e' => _ = self.pop_to_mark()?,
+            // Dictionaries, and one or several items for them.
+            b'}' => self.push_dict()?,
+            b's' => self.pop_many(2).and_then(|pair| self.set_items(&pair))?,
+            b'u' => self
                 .pop_to_mark()
                 .and_then(|items| self.set_items(&items))?,
-            Op::Put(id) => self.remember(id)?,
-            Op::Memoize => self.remember(self.memo.len() as u32)?,
-            Op::Get(id) => self.recall(id)?,
-            Op::PersistentId => {
+            // BINPERSID: a storage.
+            b'Q' => {
                 let id = self.pop()?;
                 self.push(Value::Storage(Rc::new(storage(&id)?)))?;
             }
-            Op::Reduce => self.reduce()?,
-            Op::Build => self.build()?,
+            b'R' => self.reduce()?,
+            b'b' => self.build()?,
+            code @ (0x94 | b'q' | b'r' | b'h' | b'j') => self.follow_memo(code)?,
+            code => {
+                let value = self.constant(code)?;
+                self.push(value)?;
+            }
         }
         Ok(false)
+    }
+
+    fn protocol(&mut self) -> Result<(), String> {
+        match self.byte()? {
+            2..=5 => Ok(()),
+            version => Err(format!("it is of protocol {version}")),
+        }
+    }
+
+    /// The constant that an instruction of `code` gives.
+    fn constant(&mut self, code: u8) -> Result<Value<'a>, String> {
+        Ok(match code {
+            b'N' => Value::None,
+            0x88 | 0x89 => Value::Bool,
+            b'K' => Value::Int(self.byte()?.into()),
+            b'M' => Value::Int(u16::from_le_bytes(self.array()?).into()),
+            b'J' => Value::Int(i32::from_le_bytes(self.array()?).into()),
+            0x8a => Value::Int(self.long()?),
+            b'G' => {
+                self.take(8)?;
+                Value::Float
+            }
+            b'X' => {
+                let length = u32::from_le_bytes(self.array()?);
+                Value::Text(self.text(length.into())?)
+            }
+            0x8c => {
+                let length = self.byte()?;
+                Value::Text(self.text(length.into())?)
+            }
+            0x8d => {
+                let length = u64::from_le_bytes(self.array()?);
+                Value::Text(self.text(length)?)
+            }
+            other => return Err(format!("it has the instruction {other:#04x}")),
+        })
+    }
+
+    /// Remembers the top of the stack under a number, or recalls what was.
+    fn follow_memo(&mut self, code: u8) -> Result<(), String> {
+        let id = match code {
+            // MEMOIZE: the next number.
+            0x94 => self.memo.len() as u32,
+            b'q' | b'h' => self.byte()?.into(),
+            _ => u32::from_le_bytes(self.array()?),
+        };
+        if matches!(code, b'h' | b'j') {
+            let value = self.memo.get(&id).cloned();
+            return self
+                .push(value.ok_or_else(|| format!("it recalls {id}, which it never kept"))?);
+        }
+        let top = self.stack.last().cloned();
+        self.memo.insert(id, top.ok_or("its stack is empty")?);
+        Ok(())
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let cut = || "it ends in the middle of an instruction".to_owned();
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(cut)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
+    }
+
+    fn text(&mut self, length: u64) -> Result<&'a str, String> {
+        let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+        std::str::from_utf8(bytes).map_err(|_| "a text in it is not UTF-8".to_owned())
+    }
+
+    fn line(&mut self) -> Result<&'a str, String> {
+        let end = self.rest.iter().position(|&byte| byte == b'\n');
+        let line = self.take(end.unwrap_or(usize::MAX - 1) + 1)?;
+        let line = std::str::from_utf8(&line[..line.len() - 1]);
+        line.map_err(|_| "a name in it is not UTF-8".to_owned())
+    }
+
+    /// A number of up to 8 bytes, in two's complement.
+    fn long(&mut self) -> Result<i64, String> {
+        let length = usize::from(self.byte()?);
+        let bytes = self.take(length)?;
+        if length > 8 {
+            return Err(format!("it has a number of {length} bytes"));
+        }
+        let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut all = [if negative { 0xff } else { 0 }; 8];
+        all[..length].copy_from_slice(bytes);
+        Ok(i64::from_le_bytes(all))
     }
 
     fn push(&mut self, value: Value<'a>) -> Result<(), String> {
@@ -308,17 +388,6 @@ impl<'a> Machine<'a> {
         let items = self.stack.split_off(mark + 1);
         self.stack.pop();
         Ok(items)
-    }
-
-    fn remember(&mut self, id: u32) -> Result<(), String> {
-        let top = self.stack.last().cloned();
-        self.memo.insert(id, top.ok_or("its stack is empty")?);
-        Ok(())
-    }
-
-    fn recall(&mut self, id: u32) -> Result<(), String> {
-        let value = self.memo.get(&id).cloned();
-        self.push(value.ok_or_else(|| format!("it recalls {id}, which it never kept"))?)
     }
 
     fn stack_global(&mut self) -> Result<(), String> {

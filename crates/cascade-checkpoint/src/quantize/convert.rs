@@ -13,12 +13,12 @@ use cascade_hub::{ModelFile, ModelFiles, TokenizerFiles};
 use serde_json::Value as Json;
 
 use super::description::{Description, FACTORS};
-use super::{tokenizer, warnings, Quantized};
-use crate::gguf::blocks::BlockType;
+use super::{tokenizer, unknown_window, warnings, Quantized};
+use crate::blocks::BlockType;
 use crate::gguf::names::{self, Meaning, Renamed, Rows};
 use crate::gguf::write::{write, Entries, Planned, Target, ALIGNMENT};
-use crate::gguf::{self, vocabulary, Gguf, GgufWeights};
-use crate::{Checkpoint, DType, Error, FloatType, Leftovers, Result, TensorInfo, Tokenizer, HEAD};
+use crate::gguf::{self, vocabulary, weights, Gguf};
+use crate::{Checkpoint, DType, Error, Leftovers, Result, TensorInfo, Tokenizer, HEAD};
 
 /// A checkpoint of Hugging Face, and what is known of its model.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub fn convert(
     entries.text("general.name", last_part(&original.files.name));
     stated.put(&mut entries, own_head);
     let mut told = original.warnings.clone();
-    told.extend(stated.unknown_elsewhere());
+    told.extend(stated.window.map(unknown_window));
     told.extend(tokenizer::put(original, conversations, &mut entries)?);
     let tensors = plan(original, &checkpoint, target, own_head, &mut told)?;
     told.extend(warnings(&tensors, target));
@@ -99,7 +99,7 @@ pub fn check<E: From<Error>>(
 ) -> std::result::Result<(), E> {
     let parts = [written.clone()];
     let gguf = Gguf::open(&parts)?;
-    GgufWeights::open(&parts)?;
+    weights::open(&parts)?;
     compare(&gguf::config(&gguf)?, gguf.has("output.weight"))?;
     let tokenizer = Tokenizer::load(&TokenizerFiles::Gguf(written.clone()))?;
     if let Some(difference) = tokenizer::difference(&original.tokenizer, &tokenizer)? {
@@ -128,7 +128,8 @@ fn plan<'a>(
     let mut tensors = Vec::new();
     let mut used = HashSet::new();
     for name in names::all(stated.family, stated.layers) {
-        let Some(Renamed { name: own, rows }) = own_name(stated, &name) else {
+        let meaning = names::meaning(stated.family, stated.ungated, &name);
+        let Meaning::Weight(Renamed { name: own, rows }) = meaning else {
             continue;
         };
         if own == HEAD && !own_head {
@@ -138,7 +139,8 @@ fn plan<'a>(
             continue;
         };
         used.insert(piece.tensor.clone());
-        let (shape, from) = (piece.shape(), block_type(checkpoint, &piece)?);
+        let stored = checkpoint.load(&piece.tensor, &piece.whole)?;
+        let (shape, from) = (piece.shape(), BlockType::from(stored.dtype));
         piece.check().map_err(|what| original.cannot_say(what))?;
         let values = move || piece.values(checkpoint);
         let other = Some(Target::F32);
@@ -229,23 +231,12 @@ impl Piece {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[taken]),
             Cow::Owned(bytes) => Cow::Owned(bytes[taken].to_vec()),
         };
-        Ok(in_order(bytes, self.taken.len(), self.rows, self.heads))
+        let count = self.taken.len();
+        Ok(match self.rows {
+            Rows::Same => bytes,
+            _ => Cow::Owned(neighbours(&bytes, count, count / (2 * self.heads))),
+        })
     }
-}
-
-/// What a checkpoint calls a tensor of a file.
-fn own_name(stated: &Description, name: &str) -> Option<Renamed> {
-    let Meaning::Weight(renamed) = names::meaning(stated.family, name) else {
-        return None;
-    };
-    Some(if stated.ungated {
-        Renamed {
-            name: names::ungated(&renamed.name),
-            ..renamed
-        }
-    } else {
-        renamed
-    })
 }
 
 /// Where a tensor may be in a checkpoint; some files of T5 have the embedding under the name of one
@@ -256,26 +247,6 @@ pub(super) fn places(name: &str) -> impl Iterator<Item = &str> {
         _ => &[],
     };
     [name].into_iter().chain(others.iter().copied())
-}
-
-fn block_type(checkpoint: &Checkpoint, piece: &Piece) -> Result<BlockType> {
-    let stored = checkpoint.load(&piece.tensor, &piece.whole)?;
-    Ok(match stored.dtype {
-        FloatType::F32 => BlockType::F32,
-        FloatType::F16 => BlockType::F16,
-        FloatType::BF16 => BlockType::BF16,
-        FloatType::F64 => BlockType::F64,
-    })
-}
-
-/// The values of a tensor of `count` rows in the order of a GGUF file.
-fn in_order(bytes: Cow<'_, [u8]>, count: usize, rows: Rows, heads: usize) -> Cow<'_, [u8]> {
-    match rows {
-        Rows::Same => bytes,
-        Rows::QueryPairs | Rows::KeyPairs => {
-            Cow::Owned(neighbours(&bytes, count, count / (2 * heads)))
-        }
-    }
 }
 
 /// Rows of a checkpoint in the order in which neighbours are rotated together: of each head, the
@@ -343,7 +314,7 @@ mod tests {
         for family in [Family::Llama, Family::Qwen2, Family::Qwen3, Family::T5] {
             let mut own = HashSet::new();
             for name in names::all(family, (2, 3)) {
-                match names::meaning(family, &name) {
+                match names::meaning(family, false, &name) {
                     Meaning::Weight(renamed) => {
                         assert!(own.insert(renamed.name), "{name} has the name of another");
                     }

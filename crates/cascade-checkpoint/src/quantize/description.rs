@@ -5,8 +5,7 @@ use std::ops::Range;
 use cascade_core::TokenId;
 
 use super::convert::places;
-use super::unknown_window;
-use crate::gguf::blocks::BlockType;
+use crate::blocks::BlockType;
 use crate::gguf::settings::{Family, LOGIT_SCALE};
 use crate::gguf::write::{Entries, Planned, Target};
 use crate::{Checkpoint, HEAD};
@@ -100,11 +99,6 @@ impl Description {
             _ => return None,
         };
         Some((format!("{at}.{whole}.weight"), rows))
-    }
-
-    /// What other programs do not read of such a file, in sentences.
-    pub(crate) fn unknown_elsewhere(&self) -> Option<String> {
-        self.window.map(|window| unknown_window(window as u64))
     }
 
     pub(crate) fn put(&self, entries: &mut Entries, own_head: bool) {

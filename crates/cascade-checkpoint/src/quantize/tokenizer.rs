@@ -46,29 +46,22 @@ pub(super) fn put(
     let text = original.tokenizer.to_json()?;
     let words = Words::read(original, conversations, &text)?;
     let mut warnings = Vec::new();
-    let mut model = None;
-    match words.described() {
-        Ok(described) => match words.tried(&described)? {
-            Tried::Same => model = Some(described.put(entries)),
-            Tried::ButFor(difference) => {
-                model = Some(described.put(entries));
-                warnings.push(format!("in other programs {difference} may be others"));
-            }
-            Tried::Not(reason) => warnings.push(unread(&reason)),
-        },
-        Err(reason) => warnings.push(unread(&reason)),
+    let described = words.described().map(|described| words.tried(described));
+    match described.unwrap_or_else(|reason| Ok(Err(reason)))? {
+        Ok((described, difference)) => {
+            entries.append(described);
+            let told = |difference| format!("in other programs {difference} may be others");
+            warnings.extend(difference.map(told));
+        }
+        Err(reason) => warnings.push(format!(
+            "other programs cannot read the tokenizer from the file, and so do not load it: {reason}"
+        )),
     }
     words.put_tokens(entries);
+    warnings.extend(words.further_ends(entries)?);
     entries.text(WHOLE, &text);
     put_templates(conversations, entries);
-    warnings.extend(words.further_ends(model)?);
     Ok(warnings)
-}
-
-fn unread(reason: &str) -> String {
-    format!(
-        "other programs cannot read the tokenizer from the file, and so do not load it: {reason}"
-    )
 }
 
 /// What two tokenizers differ in: their vocabularies, or how they read one of the probes.
@@ -104,59 +97,6 @@ fn first_difference(
         }
     }
     Ok(None)
-}
-
-/// What a description in llama.cpp's keys is worth.
-enum Tried {
-    Same,
-    /// All texts are read as they should be, but for some with special tokens: this difference.
-    ButFor(String),
-    Not(String),
-}
-
-/// A tokenizer in llama.cpp's keys.
-#[derive(Default)]
-struct Described<'a> {
-    model: &'static str,
-    pre: Option<&'static str>,
-    scores: Option<Vec<f32>>,
-    merges: Option<Vec<(&'a str, &'a str)>>,
-    charsmap: Option<Vec<u8>>,
-    /// Whether texts begin with a space of their own.
-    prefixed: Option<bool>,
-    /// Whether spaces in excess are dropped.
-    strips: Option<bool>,
-    begins: Option<TokenId>,
-    ends: Option<TokenId>,
-}
-
-impl Described<'_> {
-    /// Returns the kind of the tokenizer.
-    fn put(&self, entries: &mut Entries) -> &'static str {
-        entries.text(MODEL, self.model);
-        if let Some(pre) = self.pre {
-            entries.text(PRE, pre);
-        }
-        if let Some(scores) = &self.scores {
-            entries.numbers(SCORES, scores);
-        }
-        if let Some(merges) = &self.merges {
-            let merges: Vec<String> = merges.iter().map(|(a, b)| format!("{a} {b}")).collect();
-            entries.texts(MERGES, merges.iter().map(String::as_str));
-        }
-        if let Some(charsmap) = &self.charsmap {
-            entries.bytes(CHARSMAP, charsmap);
-        }
-        if let Some(prefixed) = self.prefixed {
-            entries.flag(ADD_PREFIX, prefixed);
-        }
-        if let Some(strips) = self.strips {
-            entries.flag(STRIP, strips);
-        }
-        entries.flag(ADD_BOS, self.begins.is_some());
-        entries.flag(ADD_EOS, self.ends.is_some());
-        self.model
-    }
 }
 
 /// What there is to say of a tokenizer.
@@ -272,30 +212,24 @@ impl<'a> Words<'a> {
     }
 
     /// The tokenizer in llama.cpp's keys.
-    fn described(&self) -> Expressible<Described<'_>> {
-        let one = |tokens: &[TokenId]| match tokens {
-            [] => Ok(None),
-            [one] => Ok(Some(*one)),
+    fn described(&self) -> Expressible<Entries> {
+        let one = |tokens: &[TokenId], key| match tokens {
+            [] => Ok(false),
+            [one] if self.special.contains(&(key, *one)) => Ok(true),
+            [_] => Err("texts get tokens that neither begin nor end answers".to_owned()),
             several => Err(format!("texts get {} tokens on one side", several.len())),
         };
-        let (begins, ends) = (one(&self.begins)?, one(&self.ends)?);
-        let is_special = |token: Option<TokenId>, key| {
-            token.is_none_or(|token| self.special.contains(&(key, token)))
-        };
-        if !is_special(begins, BOS) || !is_special(ends, EOS) {
-            return Err("texts get tokens that neither begin nor end answers".to_owned());
-        }
-        let of_kind = match self.json["model"]["type"].as_str() {
-            Some("Unigram") => self.unigram(),
-            Some("BPE") if self.is_byte_level() => self.byte_level(),
-            Some("BPE") => self.sentencepiece(),
+        let (begins, ends) = (one(&self.begins, BOS)?, one(&self.ends, EOS)?);
+        let mut entries = Entries::default();
+        match self.json["model"]["type"].as_str() {
+            Some("Unigram") => self.unigram(&mut entries),
+            Some("BPE") if self.is_byte_level() => self.byte_level(&mut entries),
+            Some("BPE") => self.sentencepiece(&mut entries),
             other => Err(format!("it is of type {}", other.unwrap_or("unknown"))),
         }?;
-        Ok(Described {
-            begins,
-            ends,
-            ..of_kind
-        })
+        entries.flag(ADD_BOS, begins);
+        entries.flag(ADD_EOS, ends);
+        Ok(entries)
     }
 
     /// Steps of the pre-tokenizer.
@@ -322,7 +256,7 @@ impl<'a> Words<'a> {
         Ok(parts)
     }
 
-    fn byte_level(&self) -> Expressible<Described<'_>> {
+    fn byte_level(&self, entries: &mut Entries) -> Expressible<()> {
         let mut splits = Vec::new();
         for cut in self.cuts() {
             match cut["type"].as_str() {
@@ -337,16 +271,16 @@ impl<'a> Words<'a> {
         let composed = self.json["normalizer"]["type"] == "NFC";
         let pre = pre_tokenizers::named(&splits, whole, composed)
             .ok_or("llama.cpp has no name for the way it cuts texts")?;
-        Ok(Described {
-            model: "gpt2",
-            pre: Some(pre),
-            merges: Some(self.merges()?),
-            ..Described::default()
-        })
+        let merges = self.merges()?;
+        let merges: Vec<String> = merges.iter().map(|(a, b)| format!("{a} {b}")).collect();
+        entries.text(MODEL, "gpt2");
+        entries.text(PRE, pre);
+        entries.texts(MERGES, merges.iter().map(String::as_str));
+        Ok(())
     }
 
     /// SentencePiece's BPE merges what has the highest score: the earliest merge here.
-    fn sentencepiece(&self) -> Expressible<Described<'_>> {
+    fn sentencepiece(&self, entries: &mut Entries) -> Expressible<()> {
         let merges = self.merges()?;
         let mut ranks: HashMap<String, usize> = HashMap::new();
         for (rank, (left, right)) in merges.iter().enumerate() {
@@ -363,15 +297,14 @@ impl<'a> Words<'a> {
             .cuts()
             .iter()
             .any(|cut| cut["type"] == "Metaspace" && cut["prepend_scheme"] != "never");
-        Ok(Described {
-            model: "llama",
-            scores: Some(self.tokens.iter().map(score).collect()),
-            prefixed: Some(prepends || spaced),
-            ..Described::default()
-        })
+        let scores: Vec<f32> = self.tokens.iter().map(score).collect();
+        entries.text(MODEL, "llama");
+        entries.numbers(SCORES, &scores);
+        entries.flag(ADD_PREFIX, prepends || spaced);
+        Ok(())
     }
 
-    fn unigram(&self) -> Expressible<Described<'_>> {
+    fn unigram(&self, entries: &mut Entries) -> Expressible<()> {
         let pieces = self.json["model"]["vocab"]
             .as_array()
             .ok_or("it has no pieces")?;
@@ -384,50 +317,39 @@ impl<'a> Words<'a> {
             .iter()
             .find_map(|step| step["precompiled_charsmap"].as_str());
         let charsmap = map.map(|map| STANDARD.decode(map)).transpose();
-        Ok(Described {
-            model: "t5",
-            scores: Some(scores),
-            charsmap: charsmap.map_err(|error| format!("its table of characters: {error}"))?,
-            prefixed: Some(true),
-            strips: Some(true),
-            ..Described::default()
-        })
+        let charsmap = charsmap.map_err(|error| format!("its table of characters: {error}"))?;
+        entries.text(MODEL, "t5");
+        entries.numbers(SCORES, &scores);
+        if let Some(charsmap) = charsmap {
+            entries.bytes(CHARSMAP, &charsmap);
+        }
+        entries.flag(ADD_PREFIX, true);
+        entries.flag(STRIP, true);
+        Ok(())
     }
 
-    /// Reads a description as a file would have it, and compares.
-    fn tried(&self, described: &Described<'_>) -> Result<Tried> {
-        let mut entries = Entries::default();
-        described.put(&mut entries);
+    /// Reads a description as a file would have it, and compares: the description and in what texts
+    /// with special tokens differ, or how others do.
+    fn tried(&self, described: Entries) -> Result<Expressible<(Entries, Option<String>)>> {
+        let mut entries = described.clone();
         self.put_tokens(&mut entries);
-        let read = Tokenizer::described_by(&alone(entries)?);
-        let read = match read {
+        let read = match Tokenizer::described_by(&alone(entries)?) {
             Ok(read) => read,
-            Err(error) => return Ok(Tried::Not(error.to_string())),
+            Err(error) => return Ok(Err(error.to_string())),
         };
         let own = &self.original.tokenizer;
         if let Some(difference) = first_difference(own, &read, PROBES.map(str::to_owned))? {
-            return Ok(Tried::Not(format!(
-                "llama.cpp's keys would change {difference}"
-            )));
+            return Ok(Err(format!("llama.cpp's keys would change {difference}")));
         }
-        Ok(
-            match first_difference(own, &read, with_added_tokens(own)?)? {
-                None => Tried::Same,
-                Some(difference) => Tried::ButFor(difference),
-            },
-        )
+        let difference = first_difference(own, &read, with_added_tokens(own)?)?;
+        Ok(Ok((described, difference)))
     }
 
     /// Tokens that end an answer in the file and not in the original: the format knows them by
     /// their texts, and takes one for granted in some kinds of tokenizers.
-    fn further_ends(&self, model: Option<&str>) -> Result<Option<String>> {
-        let mut entries = Entries::default();
-        if let Some(model) = model {
-            entries.text(MODEL, model);
-        }
-        self.put_tokens(&mut entries);
+    fn further_ends(&self, entries: &Entries) -> Result<Option<String>> {
         let stated: BTreeSet<u64> = self.original.ends.iter().map(|&end| end.into()).collect();
-        let further: Vec<&str> = vocabulary::ends(&alone(entries)?)?
+        let further: Vec<&str> = vocabulary::ends(&alone(entries.clone())?)?
             .iter()
             .filter(|end| !stated.contains(end))
             .filter_map(|&end| self.tokens.get(end as usize))

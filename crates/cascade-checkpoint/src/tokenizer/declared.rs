@@ -11,7 +11,30 @@ use crate::{read_json, Error, Result};
 /// What files say, or why it cannot be followed.
 type Outcome<T> = std::result::Result<T, String>;
 
-/// The content of the files, each an object.
+/// The content of a tokenizer's files.
+pub(super) struct Content {
+    pub(super) vocabulary: Vec<u8>,
+    pub(super) documents: Documents,
+}
+
+impl Content {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is not what it should be.
+    pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
+        Ok(Self {
+            vocabulary: files.vocabulary.read()?.into_owned(),
+            documents: Documents {
+                config: document(files.config.as_ref())?,
+                special_tokens: document(files.special_tokens.as_ref())?,
+                added_tokens: document(files.added_tokens.as_ref())?,
+            },
+        })
+    }
+}
+
+/// The files beside a vocabulary, each an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Documents {
     /// tokenizer_config.json.
@@ -20,20 +43,6 @@ pub(super) struct Documents {
     pub(super) special_tokens: Map<String, Value>,
     /// added_tokens.json.
     pub(super) added_tokens: Map<String, Value>,
-}
-
-impl Documents {
-    /// Reads the files beside a vocabulary.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or is not a JSON object.
-    pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
-        Ok(Self {
-            config: document(files.config.as_ref())?,
-            special_tokens: document(files.special_tokens.as_ref())?,
-            added_tokens: document(files.added_tokens.as_ref())?,
-        })
-    }
 }
 
 fn document(file: Option<&ModelFile>) -> Result<Map<String, Value>> {
@@ -72,27 +81,31 @@ pub(super) struct Declared {
 
 impl Declared {
     pub(super) fn read(documents: &Documents) -> Outcome<Self> {
+        let decoder = documents.config.get("added_tokens_decoder");
         let mut names = documents.config.clone();
-        let added = match documents.config.get("added_tokens_decoder") {
-            Some(decoder) => by_id(decoder)?,
-            None => {
-                names.extend(documents.special_tokens.clone());
-                of_the_older_form(&documents.added_tokens, &special_contents(&names)?)?
-            }
-        };
+        if decoder.is_none() {
+            names.extend(documents.special_tokens.clone());
+        }
         let mut special = BTreeMap::new();
         for name in SPECIAL {
             if let Some(value) = names.get(name) {
-                special.insert(
-                    name,
-                    token_of(name, value)?.map(|token| token.special(true)),
-                );
+                let token = token_of(name, value)?;
+                special.insert(name, token.map(|token| token.special(true)));
             }
         }
+        let additional = additional(&names)?;
+        let added = match decoder {
+            Some(decoder) => by_id(decoder)?,
+            None => {
+                let further = additional.iter().flatten();
+                let special: Vec<&AddedToken> = special.values().flatten().chain(further).collect();
+                of_the_older_form(&documents.added_tokens, &special)?
+            }
+        };
         Ok(Self {
             added,
             special,
-            additional: additional(&names)?,
+            additional,
         })
     }
 
@@ -160,7 +173,7 @@ fn by_id(decoder: &Value) -> Outcome<BTreeMap<u32, AddedToken>> {
 /// added_tokens.json.
 fn of_the_older_form(
     tokens: &Map<String, Value>,
-    special: &[String],
+    special: &[&AddedToken],
 ) -> Outcome<BTreeMap<u32, AddedToken>> {
     let mut added = BTreeMap::new();
     for (content, id) in tokens {
@@ -168,7 +181,8 @@ fn of_the_older_form(
             .as_u64()
             .and_then(|id| u32::try_from(id).ok())
             .ok_or_else(|| format!("added_tokens.json gives {content:?} the id {id}"))?;
-        let token = AddedToken::from(content.clone(), special.contains(content));
+        let special = special.iter().any(|token| token.content == *content);
+        let token = AddedToken::from(content.clone(), special);
         if added.insert(number, token).is_some() {
             return Err(format!("added_tokens.json has two tokens of id {id}"));
         }
@@ -199,19 +213,6 @@ fn additional(names: &Map<String, Value>) -> Outcome<Option<Vec<AddedToken>>> {
             .map(Some);
     }
     Ok(None)
-}
-
-/// The special tokens' contents.
-fn special_contents(names: &Map<String, Value>) -> Outcome<Vec<String>> {
-    let mut contents = Vec::new();
-    for name in SPECIAL {
-        if let Some(value) = names.get(name) {
-            contents.extend(token_of(name, value)?.map(|token| token.content));
-        }
-    }
-    let additional = additional(names)?.unwrap_or_default();
-    contents.extend(additional.into_iter().map(|token| token.content));
-    Ok(contents)
 }
 
 /// A token: a text, or an object with its content and how it is matched.

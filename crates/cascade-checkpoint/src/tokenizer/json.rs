@@ -1,51 +1,30 @@
 //! tokenizer.json, the format of Hugging Face's `tokenizers`, and what transformers adds to it from
 //! the files beside it.
 
-use cascade_hub::VocabularyFiles;
 use serde_json::{Map, Value};
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::declared::{Declared, Documents};
-use crate::Result;
+use super::declared::{Content, Declared};
 
 type Outcome<T> = std::result::Result<T, String>;
 
-/// The content of the files.
-pub(super) struct Content {
-    json: Vec<u8>,
-    documents: Documents,
-}
-
-impl Content {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or is not what it should be.
-    pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
-        Ok(Self {
-            json: files.vocabulary.read()?.into_owned(),
-            documents: Documents::read(files)?,
+/// What the user should know of a tokenizer that was built of it: tokens that have other ids
+/// than the files say, in transformers too.
+pub(super) fn warnings(content: &Content, tokenizer: &Tokenizer) -> Vec<String> {
+    let Ok(declared) = Declared::read(&content.documents) else {
+        return Vec::new();
+    };
+    let misplaced = declared.added.iter().filter_map(|(&id, token)| {
+        let found = tokenizer.token_to_id(&token.content)?;
+        (found != id).then(|| {
+            format!(
+                "the files beside tokenizer.json give {:?} the id {id}, and it has {found}, \
+                 as in transformers",
+                token.content
+            )
         })
-    }
-
-    /// What the user should know of a tokenizer that was built of it: tokens that have other ids
-    /// than the files say, in transformers too.
-    pub(super) fn warnings(&self, tokenizer: &Tokenizer) -> Vec<String> {
-        let Ok(declared) = Declared::read(&self.documents) else {
-            return Vec::new();
-        };
-        let misplaced = declared.added.iter().filter_map(|(&id, token)| {
-            let found = tokenizer.token_to_id(&token.content)?;
-            (found != id).then(|| {
-                format!(
-                    "the files beside tokenizer.json give {:?} the id {id}, and it has {found}, \
-                     as in transformers",
-                    token.content
-                )
-            })
-        });
-        misplaced.collect()
-    }
+    });
+    misplaced.collect()
 }
 
 /// The tokenizer that the files describe. May panic where the library does.
@@ -58,9 +37,9 @@ pub(super) fn build(content: &Content) -> Outcome<Tokenizer> {
     }
     let declared = Declared::read(&content.documents)?;
     let mut tokenizer = if has_no_prefix(config) {
-        parse(&without_prefix(&content.json)?)?
+        parse(&without_prefix(&content.vocabulary)?)?
     } else {
-        parse(&content.json)?
+        parse(&content.vocabulary)?
     };
     let special = declared
         .special_tokens(&[])

@@ -7,7 +7,6 @@ mod settings;
 
 use std::collections::HashMap;
 
-use cascade_hub::VocabularyFiles;
 use prost::Message;
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::replace::ReplacePattern;
@@ -17,74 +16,39 @@ use tokenizers::{AddedToken, NormalizerWrapper, Tokenizer};
 
 use self::proto::{ModelProto, ModelType, NormalizerSpec, TrainerSpec};
 use self::settings::Settings;
-use super::declared::Documents;
+use super::declared::Content;
 use crate::sentencepiece::{
     bpe, bpe_decoder, describe, frame, replacements, spaces, Outcome, Piece as Mergeable,
     PieceType, MAX_PIECE, SPACE,
 };
-use crate::Result;
 
 /// More than any model has: LLaMA's has half a megabyte, Gemma's four.
 const MAX_BYTES: usize = 64 << 20;
-/// The content of a tokenizer's files.
-pub(super) struct Content {
-    model: Vec<u8>,
-    documents: Documents,
-}
+/// Classes of transformers, by what their models are. The first converted checkpoints of LLaMA have
+/// the second spelling.
+const LLAMA: [&str; 2] = ["LlamaTokenizer", "LLaMATokenizer"];
+const T5: [&str; 2] = ["T5Tokenizer", "MT5Tokenizer"];
 
-impl Content {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or is not what it should be.
-    pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
-        Ok(Self {
-            model: files.vocabulary.read()?.into_owned(),
-            documents: Documents::read(files)?,
-        })
-    }
-}
-
-/// The tokenizer that the files describe.
+/// The tokenizer that the files describe: by the class that they name, and by the model if they
+/// name none.
 pub(super) fn build(content: &Content) -> Outcome<Tokenizer> {
     let settings = Settings::read(&content.documents)?;
-    let model = Vocabulary::parse(&content.model)?;
-    match Family::of(&model, &settings)? {
-        Family::Llama => llama(&model, &settings),
-        Family::T5 => t5(&model, &settings),
-    }
-}
-
-/// Whose conversion applies.
-#[derive(Clone, Copy)]
-enum Family {
-    Llama,
-    T5,
-}
-
-impl Family {
-    /// By the class that the files name, and by the model if they name none.
-    fn of(model: &Vocabulary, settings: &Settings) -> Outcome<Self> {
-        let wrong = |class: &str| {
-            Err(format!(
-                "tokenizer_config.json says {class:?}, and the model is {:?}",
-                model.kind
-            ))
-        };
-        match (settings.class.as_deref(), model.kind) {
-            // The first converted checkpoints of LLaMA have the second spelling.
-            (None | Some("LlamaTokenizer" | "LLaMATokenizer"), ModelType::Bpe) => Ok(Self::Llama),
-            (None | Some("T5Tokenizer" | "MT5Tokenizer"), ModelType::Unigram) => Ok(Self::T5),
-            (None, kind) => Err(format!(
-                "it is a model of type {kind:?}; Bpe and Unigram are read"
-            )),
-            (Some(class @ ("LlamaTokenizer" | "LLaMATokenizer")), _) => wrong(class),
-            (Some(class @ ("T5Tokenizer" | "MT5Tokenizer")), _) => wrong(class),
-            (Some(class), _) => Err(format!(
-                "tokenizer_config.json says \"tokenizer_class\": {class:?}; of models of \
-                 SentencePiece, those of LlamaTokenizer and T5Tokenizer are read"
-            )),
-        }
+    let model = Vocabulary::parse(&content.vocabulary)?;
+    let class = settings.class.as_deref();
+    let is = |classes: [&str; 2]| class.is_none_or(|class| classes.contains(&class));
+    match (class, model.kind) {
+        (_, ModelType::Bpe) if is(LLAMA) => llama(&model, &settings),
+        (_, ModelType::Unigram) if is(T5) => t5(&model, &settings),
+        (None, kind) => Err(format!(
+            "it is a model of type {kind:?}; Bpe and Unigram are read"
+        )),
+        (Some(class), kind) if is(LLAMA) || is(T5) => Err(format!(
+            "tokenizer_config.json says {class:?}, and the model is {kind:?}"
+        )),
+        (Some(class), _) => Err(format!(
+            "tokenizer_config.json says \"tokenizer_class\": {class:?}; of models of \
+             SentencePiece, those of LlamaTokenizer and T5Tokenizer are read"
+        )),
     }
 }
 

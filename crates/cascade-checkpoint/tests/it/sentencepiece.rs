@@ -247,120 +247,61 @@ fn a_model_is_read_without_the_files_beside_it() {
 
 #[test]
 fn settings_that_are_not_followed_are_refused_by_name() {
-    for (kind, file, content, parts) in [
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"tokenizer_class": "GemmaTokenizer"}),
-            &["GemmaTokenizer"][..],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"tokenizer_class": "T5Tokenizer"}),
-            &["T5Tokenizer", "Bpe"],
-        ),
-        (
-            "t5",
-            "tokenizer_config.json",
-            json!({"tokenizer_class": "LlamaTokenizer"}),
-            &["LlamaTokenizer", "Unigram"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"sp_model_kwargs": {"enable_sampling": true}}),
-            &["sp_model_kwargs"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"split_special_tokens": true}),
-            &["split_special_tokens"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"auto_map": {"AutoTokenizer": ["x", null]}}),
-            &["auto_map"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"add_prefix_space": null}),
-            &["add_prefix_space", "null"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"legacy": "no"}),
-            &["legacy", "\"no\""],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"bos_token": null}),
-            &["bos_token is null"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"bos_token": 1}),
-            &["bos_token is 1"],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!({"bos_token": "a b"}),
-            &["\"a b\""],
-        ),
-        (
-            "llama",
-            "tokenizer_config.json",
-            json!([]),
-            &["tokenizer_config.json", "not a JSON object"],
-        ),
-        (
-            "llama",
-            "added_tokens.json",
-            json!({"<pad>": 7}),
-            &["<pad>", "id 7"],
-        ),
-        (
-            "llama",
-            "added_tokens.json",
-            json!({"<pad>": "x"}),
-            &["added_tokens.json", "<pad>", "x"],
-        ),
-        (
-            "llama",
-            "special_tokens_map.json",
-            json!({"additional_special_tokens": "x"}),
-            &["additional_special_tokens"],
-        ),
-        (
-            "t5",
-            "tokenizer_config.json",
-            json!({"extra_ids": -1}),
-            &["extra_ids", "-1"],
-        ),
-        (
-            "t5",
-            "tokenizer_config.json",
-            json!({"extra_ids": 1e12}),
-            &["extra_ids"],
-        ),
-        (
-            "t5",
-            "tokenizer_config.json",
-            json!({"additional_special_tokens": ["<extra_id_0>"]}),
-            &["1 tokens <extra_id_", "100"],
-        ),
-    ] {
+    const CONFIG: &str = "tokenizer_config.json";
+    let refused = |kind: &str, file: &str, content: Value, parts: &[&str]| {
         let folder = folder(kind, &Map::new());
         put(&folder, file, content.to_string().as_bytes());
         assert_says(&refusal(folder.path()), parts);
-    }
+    };
+    let llama = |config, parts| refused("llama", CONFIG, config, parts);
+    llama(
+        json!({"tokenizer_class": "GemmaTokenizer"}),
+        &["GemmaTokenizer"],
+    );
+    llama(
+        json!({"tokenizer_class": "T5Tokenizer"}),
+        &["T5Tokenizer", "Bpe"],
+    );
+    llama(
+        json!({"sp_model_kwargs": {"enable_sampling": true}}),
+        &["sp_model_kwargs"],
+    );
+    llama(
+        json!({"split_special_tokens": true}),
+        &["split_special_tokens"],
+    );
+    llama(
+        json!({"auto_map": {"AutoTokenizer": ["x", null]}}),
+        &["auto_map"],
+    );
+    llama(
+        json!({"add_prefix_space": null}),
+        &["add_prefix_space", "null"],
+    );
+    llama(json!({"legacy": "no"}), &["legacy", "\"no\""]);
+    llama(json!({"bos_token": null}), &["bos_token is null"]);
+    llama(json!({"bos_token": 1}), &["bos_token is 1"]);
+    llama(json!({"bos_token": "a b"}), &["\"a b\""]);
+    llama(json!([]), &[CONFIG, "not a JSON object"]);
+    let t5 = |config, parts| refused("t5", CONFIG, config, parts);
+    t5(
+        json!({"tokenizer_class": "LlamaTokenizer"}),
+        &["LlamaTokenizer", "Unigram"],
+    );
+    t5(json!({"extra_ids": -1}), &["extra_ids", "-1"]);
+    t5(json!({"extra_ids": 1e12}), &["extra_ids"]);
+    let one = json!({"additional_special_tokens": ["<extra_id_0>"]});
+    t5(one, &["1 tokens <extra_id_", "100"]);
+    let added = |tokens, parts| refused("llama", "added_tokens.json", tokens, parts);
+    added(json!({"<pad>": 7}), &["<pad>", "id 7"]);
+    added(json!({"<pad>": "x"}), &["added_tokens.json", "<pad>", "x"]);
+    let map = json!({"additional_special_tokens": "x"});
+    refused(
+        "llama",
+        "special_tokens_map.json",
+        map,
+        &["additional_special_tokens"],
+    );
 }
 
 /// A protocol buffer's field of bytes.
@@ -413,44 +354,39 @@ fn models_that_are_not_understood_are_refused_by_name() {
         open(folder.path()).map(drop)
     };
     with(&small(&bpe, &[], &[])).unwrap();
-    let of_type = |n| small(&number(3, n), &[], &[]);
-    for (model, parts) in [
-        (Vec::new(), &["no pieces"][..]),
-        (b"not a model".to_vec(), &["not a SentencePiece model"]),
-        (
-            b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
-            &["git lfs pull"],
-        ),
-        (of_type(3), &["Word"]),
-        (of_type(4), &["Char"]),
-        (of_type(9), &["model type 9"]),
-        (
-            small(&[&bpe[..], &number(24, 1)].concat(), &[], &[]),
-            &["treat_whitespace_as_suffix"],
-        ),
-        (
-            small(&[&bpe[..], &number(40, 99)].concat(), &[], &[]),
-            &["unknown token", "99"],
-        ),
-        (small(&bpe, &number(3, 0), &[]), &["add_dummy_prefix"]),
-        (small(&bpe, &number(5, 0), &[]), &["escape_whitespaces"]),
-        (small(&bpe, &number(4, 1), &[]), &["changes texts"]),
-        (small(&bpe, &[], &piece("</s>", 1)), &["2 and 4", "</s>"]),
-        (small(&bpe, &[], &piece("", 1)), &["piece 4 has 0 bytes"]),
-        (
-            small(&bpe, &[], &piece(&"x".repeat(600), 1)),
-            &["piece 4 has 600 bytes"],
-        ),
-        (small(&bpe, &[], &piece("x", 77)), &["piece 4", "77"]),
-        (
-            small(&bpe, &field(2, &[0xff; 9]), &[]),
-            &["table of replacements"],
-        ),
-    ] {
-        let message = with(&model).expect_err("it is refused").to_string();
+    let refused = |model: &[u8], parts: &[&str]| {
+        let message = with(model).expect_err("it is refused").to_string();
         assert_says(&message, &["tokenizer.model"]);
         assert_says(&message, parts);
-    }
+    };
+    refused(b"", &["no pieces"]);
+    refused(b"not a model", &["not a SentencePiece model"]);
+    refused(
+        b"version https://git-lfs.github.com/spec/v1\n",
+        &["git lfs pull"],
+    );
+    let trainer = |spec: &[u8], parts| refused(&small(spec, &[], &[]), parts);
+    trainer(&number(3, 3), &["Word"]);
+    trainer(&number(3, 4), &["Char"]);
+    trainer(&number(3, 9), &["model type 9"]);
+    trainer(
+        &[&bpe[..], &number(24, 1)].concat(),
+        &["treat_whitespace_as_suffix"],
+    );
+    trainer(
+        &[&bpe[..], &number(40, 99)].concat(),
+        &["unknown token", "99"],
+    );
+    let normalizer = |spec: &[u8], parts| refused(&small(&bpe, spec, &[]), parts);
+    normalizer(&number(3, 0), &["add_dummy_prefix"]);
+    normalizer(&number(5, 0), &["escape_whitespaces"]);
+    normalizer(&number(4, 1), &["changes texts"]);
+    normalizer(&field(2, &[0xff; 9]), &["table of replacements"]);
+    let further = |text: &str, kind, parts| refused(&small(&bpe, &[], &piece(text, kind)), parts);
+    further("</s>", 1, &["2 and 4", "</s>"]);
+    further("", 1, &["piece 4 has 0 bytes"]);
+    further(&"x".repeat(600), 1, &["piece 4 has 600 bytes"]);
+    further("x", 77, &["piece 4", "77"]);
 }
 
 /// A damaged byte is an error or another tokenizer, never a panic; and texts do not lead out of a
@@ -465,17 +401,13 @@ fn damage_never_panics() {
         let whole = fs::read(model_file(kind)).unwrap();
         for round in 0..120 {
             let mut damaged = whole.clone();
-            match round % 4 {
-                0 => damaged.truncate(rng.random_range(0..whole.len())),
-                // Settings and the table of replacements come last.
-                1 => {
-                    let at = rng.random_range(whole.len() / 2..whole.len());
-                    damaged[at] = rng.random();
-                }
-                _ => {
-                    let at = rng.random_range(0..whole.len());
-                    damaged[at] = rng.random();
-                }
+            // Settings and the table of replacements come last.
+            let from = if round % 4 == 1 { whole.len() / 2 } else { 0 };
+            let at = rng.random_range(from..whole.len());
+            if round % 4 == 0 {
+                damaged.truncate(at);
+            } else {
+                damaged[at] = rng.random();
             }
             put(&folder, name, &damaged);
             match open(folder.path()) {

@@ -7,7 +7,7 @@ use ureq::BodyReader;
 use url::Url;
 
 use super::client::{Answer, Client};
-use super::failure::{Again, Failure};
+use super::failure::{Again, Failure, Outcome};
 use crate::HubLimits;
 
 /// Time limits for reading are multiplied by this to get the time over which the speed is averaged.
@@ -32,7 +32,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// The next bytes; none at the end.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Outcome<usize> {
         let read = loop {
             match self.reader.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -48,7 +48,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// All of the body, of at most `most` bytes.
-    pub(super) fn read_all(mut self, most: u64) -> Result<Vec<u8>, Failure> {
+    pub(super) fn read_all(mut self, most: u64) -> Outcome<Vec<u8>> {
         let (mut all, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
         loop {
             let n = self.read(&mut buffer)?;

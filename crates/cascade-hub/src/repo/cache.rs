@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use cascade_core::fs::AtomicFile;
 
 use super::etag::Etag;
-use super::failure::Failure;
+use super::failure::Outcome;
 use super::part::cannot_write;
 use super::RepoType;
 
@@ -33,11 +33,7 @@ pub(super) struct RepoCache {
 
 impl RepoCache {
     pub(super) fn new(cache: &Path, kind: RepoType, id: &str) -> Self {
-        let prefix = match kind {
-            RepoType::Model => "models",
-            RepoType::Dataset => "datasets",
-        };
-        let name = format!("{prefix}--{}", id.replace('/', "--"));
+        let name = format!("{}--{}", kind.plural(), id.replace('/', "--"));
         Self {
             repo: cache.join(&name),
             locks: cache.join(".locks").join(&name),
@@ -51,7 +47,7 @@ impl RepoCache {
 
     /// Where content is that is not all here yet; with a name of this process's own where there are
     /// no locks.
-    pub(super) fn part(&self, etag: &Etag, is_locked: bool) -> Result<PathBuf, Failure> {
+    pub(super) fn part(&self, etag: &Etag, is_locked: bool) -> Outcome<PathBuf> {
         let blobs = self.repo.join("blobs");
         fs::create_dir_all(&blobs).map_err(|error| cannot_write(&blobs, &error))?;
         Ok(blobs.join(if is_locked {
@@ -76,7 +72,7 @@ impl RepoCache {
     }
 
     /// Makes content a file of a commit.
-    pub(super) fn link(&self, blob: &Path, commit: &str, name: &str) -> Result<PathBuf, Failure> {
+    pub(super) fn link(&self, blob: &Path, commit: &str, name: &str) -> Outcome<PathBuf> {
         let path = self.snapshot(commit).join(name);
         // From the file's folder up to the repository's: snapshots, the commit, folders of the
         // name.

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ureq::http::{header, HeaderMap, HeaderValue};
 use ureq::{Agent, Body, Timeout};
-use url::{Origin, Url};
+use url::Url;
 
-use super::failure::{shown, Again, Failure};
-use super::redirect::place;
+use super::failure::{shown, Again, Failure, Outcome};
+use super::redirect::{place, Trail};
 use crate::options::{ANSWER_VARIABLE, READ_VARIABLE};
 use crate::{Error, ErrorKind, HubLimits, HubOptions, Result};
 
 /// Sends requests to the hub and to the storage that it leads to.
 pub(super) struct Client {
     agent: Agent,
-    hub: Origin,
+    hub: Url,
     /// The token goes to the hub alone.
     bearer: Option<HeaderValue>,
     limits: HubLimits,
@@ -44,7 +44,7 @@ impl Client {
             .timeout_per_read(Some(limits.read));
         Ok(Self {
             agent: config.build().into(),
-            hub: endpoint(&options.endpoint)?.origin(),
+            hub: endpoint(&options.endpoint)?,
             bearer,
             limits,
             reached: AtomicBool::new(false),
@@ -60,13 +60,18 @@ impl Client {
         self.reached.load(Ordering::Relaxed)
     }
 
+    /// The address of the hub.
+    pub(super) fn hub(&self) -> &Url {
+        &self.hub
+    }
+
     /// Whether an address is the hub's: of the same scheme, host and port.
     pub(super) fn is_hub(&self, url: &Url) -> bool {
-        url.origin() == self.hub
+        url.origin() == self.hub.origin()
     }
 
     /// Asks for what is at an address, from byte `from` on.
-    pub(super) fn get(&self, url: &Url, from: u64) -> std::result::Result<Answer, Failure> {
+    pub(super) fn get(&self, url: &Url, from: u64) -> Outcome<Answer> {
         let mut request = self.agent.get(url.as_str());
         if let Some(bearer) = self.bearer.as_ref().filter(|_| self.is_hub(url)) {
             request = request.header(header::AUTHORIZATION, bearer);
@@ -85,6 +90,17 @@ impl Client {
         })
     }
 
+    /// Asks for what is at the end of a trail, from byte `from` on, wherever redirects lead.
+    pub(super) fn follow(&self, trail: &mut Trail, from: u64) -> Outcome<Answer> {
+        loop {
+            let answer = self.get(trail.here(), from)?;
+            match answer.location()? {
+                Some(location) => trail.follow(location)?,
+                None => return Ok(answer),
+            }
+        }
+    }
+
     /// What it means that a body could not be read.
     pub(super) fn body_failure(&self, url: &Url, error: io::Error) -> Failure {
         self.failure(url, error.into())
@@ -93,27 +109,23 @@ impl Client {
     fn failure(&self, url: &Url, error: ureq::Error) -> Failure {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         let host = url.origin().ascii_serialization();
-        match error {
+        let (said, again) = match error {
             ureq::Error::Timeout(timeout) => {
                 let reason = format!("{host} {}", self.timed_out(timeout));
-                Failure::unreachable(reason, Again::IfReached)
+                return Failure::unreachable(reason, Again::IfReached);
             }
-            ureq::Error::Io(error) => {
-                let reason = format!("{host}: {}", shown(&error.to_string()));
-                let again = match error.kind() {
-                    UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => Again::Soon,
-                    _ => Again::IfReached,
-                };
-                Failure::unreachable(reason, again)
-            }
+            ureq::Error::Io(error) => match error.kind() {
+                UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => {
+                    (error.to_string(), Again::Soon)
+                }
+                _ => (error.to_string(), Again::IfReached),
+            },
             ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
-                Failure::unreachable(format!("{host}: {error}"), Again::IfReached)
+                (error.to_string(), Again::IfReached)
             }
-            error => {
-                let reason = format!("{host}: {}", shown(&error.to_string()));
-                Failure::unreachable(reason, Again::No)
-            }
-        }
+            error => (error.to_string(), Again::No),
+        };
+        Failure::unreachable(format!("{host}: {}", shown(&said)), again)
     }
 
     fn timed_out(&self, timeout: Timeout) -> String {
@@ -138,7 +150,7 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("hub", &self.hub)
+            .field("hub", &self.hub.origin())
             .finish_non_exhaustive()
     }
 }
@@ -153,7 +165,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// A header, which must not be there twice and say different things.
-    pub(super) fn header(&self, name: &str) -> std::result::Result<Option<&str>, Failure> {
+    pub(super) fn header(&self, name: &str) -> Outcome<Option<&str>> {
         let mut found: Option<&str> = None;
         for value in self.headers.get_all(name) {
             let odd =
@@ -168,14 +180,14 @@ impl Answer {
     }
 
     /// A header that counts bytes.
-    pub(super) fn count(&self, name: &str) -> std::result::Result<Option<u64>, Failure> {
+    pub(super) fn count(&self, name: &str) -> Outcome<Option<u64>> {
         let text = self.header(name)?;
         text.map(|text| number(text).ok_or_else(|| self.odd(name, text)))
             .transpose()
     }
 
     /// Where a redirect leads; `None` if this is none.
-    pub(super) fn location(&self) -> std::result::Result<Option<&str>, Failure> {
+    pub(super) fn location(&self) -> Outcome<Option<&str>> {
         if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
@@ -187,11 +199,7 @@ impl Answer {
 
     /// The answer, if it has a body that can be taken as it is. Only the hub knows which files
     /// there are and who may have them, and it says so once: `is_promised` if it has already.
-    pub(super) fn checked(
-        self,
-        client: &Client,
-        is_promised: bool,
-    ) -> std::result::Result<Self, Failure> {
+    pub(super) fn checked(self, client: &Client, is_promised: bool) -> Outcome<Self> {
         if !matches!(self.status, 200 | 206) {
             let host = self.url.origin().ascii_serialization();
             let decides = client.is_hub(&self.url) && !is_promised;
@@ -209,7 +217,7 @@ impl Answer {
     }
 
     /// The byte at which the body begins, and the size of the whole file if it is announced.
-    pub(super) fn extent(&self) -> std::result::Result<(u64, Option<u64>), Failure> {
+    pub(super) fn extent(&self) -> Outcome<(u64, Option<u64>)> {
         if self.status != 206 {
             return Ok((0, self.length()?));
         }
@@ -224,7 +232,7 @@ impl Answer {
     }
 
     /// Bytes of the body, if they are announced.
-    fn length(&self) -> std::result::Result<Option<u64>, Failure> {
+    fn length(&self) -> Outcome<Option<u64>> {
         if self.has_end_mark() {
             Ok(None)
         } else {
@@ -267,7 +275,7 @@ fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
 }
 
 /// The hub's address: over HTTP or HTTPS, with a host, perhaps with a path.
-pub(super) fn endpoint(text: &str) -> Result<Url> {
+fn endpoint(text: &str) -> Result<Url> {
     let bad = |problem: &str| {
         let text = shown(text);
         let message = format!(

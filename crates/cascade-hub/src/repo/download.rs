@@ -9,7 +9,7 @@ use super::body::Incoming;
 use super::cache::RepoCache;
 use super::client::{Answer, Client};
 use super::etag::Etag;
-use super::failure::{Again, Failure};
+use super::failure::{Again, Failure, Outcome};
 use super::lock::Lock;
 use super::offer::Offer;
 use super::part::Part;
@@ -32,7 +32,7 @@ pub(super) struct Download<'a> {
 
 impl Download<'_> {
     /// The file in the cache.
-    pub(super) fn run(&self, mut offer: Offer) -> Result<PathBuf, Failure> {
+    pub(super) fn run(&self, mut offer: Offer) -> Outcome<PathBuf> {
         let etag = offer.etag.clone();
         let lock_path = self.cache.lock(&etag);
         let mut lock = Lock::try_take(&lock_path)?;
@@ -53,7 +53,7 @@ impl Download<'_> {
     }
 
     /// Completes a file. What came is kept for the next run if the failure was none of its own.
-    fn fill(&self, mut part: Part, offer: Offer, is_locked: bool) -> Result<Part, Failure> {
+    fn fill(&self, mut part: Part, offer: Offer, is_locked: bool) -> Outcome<Part> {
         match self.complete(&mut part, offer) {
             Ok(()) => Ok(part),
             Err(failure) => {
@@ -65,7 +65,7 @@ impl Download<'_> {
         }
     }
 
-    fn complete(&self, part: &mut Part, offer: Offer) -> Result<(), Failure> {
+    fn complete(&self, part: &mut Part, offer: Offer) -> Outcome<()> {
         let etag = offer.etag.clone();
         let mut patience = Patience::new(self.client.limits());
         let mut furthest = part.length();
@@ -97,7 +97,7 @@ impl Download<'_> {
     }
 
     /// Asks the hub once more: addresses of its storage are valid for a while only.
-    fn ask_again(&self, etag: &Etag) -> Result<Offer, Failure> {
+    fn ask_again(&self, etag: &Etag) -> Outcome<Offer> {
         let offer = Offer::ask(self.client, self.url.clone())?;
         if offer.etag != *etag {
             let now = &offer.etag;
@@ -108,12 +108,11 @@ impl Download<'_> {
     }
 
     /// Adds what is missing, as one answer gives it.
-    fn receive(&self, offer: Offer, part: &mut Part) -> Result<(), Failure> {
+    fn receive(&self, offer: Offer, part: &mut Part) -> Outcome<()> {
         let (etag, announced) = (offer.etag.clone(), offer.size);
-        let has_digest = etag.digest().is_some();
         match announced {
             // Nothing says that what an earlier run left is right.
-            Some(size) if part.length() == size && !has_digest => part.restart()?,
+            Some(size) if part.length() == size && !etag.is_digest() => part.restart()?,
             Some(size) if part.length() == size && size > 0 => return Ok(()),
             Some(size) if part.length() > size => part.restart()?,
             _ => {}
@@ -134,27 +133,20 @@ impl Download<'_> {
 
     /// The size of the file, if anybody says it. Without, an end or a digest must tell whether all
     /// of it came.
-    fn size(
-        &self,
-        answer: &Answer,
-        announced: Option<u64>,
-        etag: &Etag,
-    ) -> Result<Option<u64>, Failure> {
+    fn size(&self, answer: &Answer, announced: Option<u64>, etag: &Etag) -> Outcome<Option<u64>> {
         match (announced, answer.extent()?.1) {
             (Some(announced), Some(total)) if announced != total => Err(Failure::Untrusted(
                 format!("the hub announced {announced} bytes, and {total} were to be sent"),
             )),
-            (None, None) if !answer.has_end_mark() && etag.digest().is_none() => {
-                Err(Failure::untrusted(
-                    "neither size nor digest of it is announced, so that half of it could not be \
+            (None, None) if !answer.has_end_mark() && !etag.is_digest() => Err(Failure::untrusted(
+                "neither size nor digest of it is announced, so that half of it could not be \
                      told from all",
-                ))
-            }
+            )),
             (announced, total) => Ok(announced.or(total)),
         }
     }
 
-    fn copy(&self, answer: Answer, size: Option<u64>, part: &mut Part) -> Result<(), Failure> {
+    fn copy(&self, answer: Answer, size: Option<u64>, part: &mut Part) -> Outcome<()> {
         let mut shown = self.display.file(self.file, size, part.length());
         let mut incoming = Incoming::new(self.client, answer);
         let most = size.unwrap_or(self.client.limits().unannounced);
@@ -202,18 +194,15 @@ fn is_rest(answer: &Answer, from: u64, announced: Option<u64>, etag: &Etag) -> b
     let fits = answer
         .extent()
         .is_ok_and(|(begin, total)| begin == from && same_size(total));
-    fits && (etag.digest().is_some() || same_content())
+    fits && (etag.is_digest() || same_content())
 }
 
 /// Whether a file of the cache is what its name says.
 fn is_content(blob: &Path, etag: &Etag) -> bool {
-    let Some(digest) = etag.digest() else {
-        return false;
-    };
-    let open = || {
-        let file = File::open(blob)?;
+    let check = || {
+        let mut file = File::open(blob)?;
         let length = file.metadata()?.len();
-        Ok::<_, std::io::Error>((file, length))
+        etag.mismatch(&mut file, length)
     };
-    open().is_ok_and(|(mut file, length)| matches!(digest.mismatch(&mut file, length), Ok(None)))
+    etag.is_digest() && matches!(check(), Ok(None))
 }

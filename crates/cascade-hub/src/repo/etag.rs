@@ -6,7 +6,11 @@ use std::io::{self, Read};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-use super::failure::{shown, Failure};
+use super::failure::{shown, Failure, Outcome};
+
+/// Digits of digests.
+const SHA1: usize = 40;
+const SHA256: usize = 64;
 
 /// The hub's name for the content of a file. It becomes a file name in the cache, so it is made of
 /// letters, digits, `-` and `_`.
@@ -15,7 +19,7 @@ pub(super) struct Etag(String);
 
 impl Etag {
     /// Reads the header: `"abc"`, `W/"abc"`, or without quotes.
-    pub(super) fn parse(header: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(header: &str) -> Outcome<Self> {
         let text = header.trim();
         let text = text.strip_prefix("W/").unwrap_or(text);
         let text = text.strip_prefix('"').unwrap_or(text);
@@ -31,55 +35,37 @@ impl Etag {
         Ok(Self(text.to_owned()))
     }
 
-    /// What the content must hash to, if the name is a digest: the SHA-256 of files in Git LFS, the
-    /// name of the Git object of all others.
-    pub(super) fn digest(&self) -> Option<Digest> {
-        let is_hex = self.0.bytes().all(|b| b.is_ascii_hexdigit());
-        let kind = match self.0.len() {
-            64 if is_hex => Kind::Sha256,
-            40 if is_hex => Kind::GitBlob,
-            _ => return None,
+    /// Whether the name is a digest: the SHA-256 of files in Git LFS, the name of the Git object of
+    /// all others.
+    pub(super) fn is_digest(&self) -> bool {
+        matches!(self.0.len(), SHA1 | SHA256) && self.0.bytes().all(|b| b.is_ascii_hexdigit())
+    }
+
+    /// `None` if the `length` bytes that `content` gives are the right ones, or nobody can tell; else
+    /// what is wrong.
+    pub(super) fn mismatch(
+        &self,
+        content: &mut impl Read,
+        length: u64,
+    ) -> io::Result<Option<String>> {
+        if !self.is_digest() {
+            return Ok(None);
+        }
+        let (name, found) = if self.0.len() == SHA256 {
+            ("SHA-256", hash(Sha256::new(), content)?)
+        } else {
+            let start = Sha1::new().chain_update(format!("blob {length}\0"));
+            ("Git's SHA-1", hash(start, content)?)
         };
-        let hex = self.0.to_ascii_lowercase();
-        Some(Digest { kind, hex })
+        let announced = self.0.to_ascii_lowercase();
+        Ok((found != announced)
+            .then(|| format!("{name} of its content is {found}, not {announced}")))
     }
 }
 
 impl fmt::Display for Etag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Sha256,
-    GitBlob,
-}
-
-/// What content must hash to.
-pub(super) struct Digest {
-    kind: Kind,
-    hex: String,
-}
-
-impl Digest {
-    /// `None` if the `length` bytes that `content` gives are the right ones; else what is wrong.
-    pub(super) fn mismatch(
-        &self,
-        content: &mut impl Read,
-        length: u64,
-    ) -> io::Result<Option<String>> {
-        let (name, found) = match self.kind {
-            Kind::Sha256 => ("SHA-256", hash(Sha256::new(), content)?),
-            Kind::GitBlob => {
-                let start = Sha1::new().chain_update(format!("blob {length}\0"));
-                ("Git's SHA-1", hash(start, content)?)
-            }
-        };
-        let announced = &self.hex;
-        Ok((found != *announced)
-            .then(|| format!("{name} of its content is {found}, not {announced}")))
     }
 }
 
@@ -140,12 +126,13 @@ mod tests {
         let blob = "ce013625030ba8dba906f756967f9e9ca394464a";
         let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
         for name in [blob, sha256, &sha256.to_uppercase()] {
-            let digest = Etag::parse(name).unwrap().digest().unwrap();
-            assert_eq!(digest.mismatch(&mut &b"hello\n"[..], 6).unwrap(), None);
-            let wrong = digest.mismatch(&mut &b"hellO\n"[..], 6).unwrap().unwrap();
+            let etag = Etag::parse(name).unwrap();
+            assert!(etag.is_digest());
+            assert_eq!(etag.mismatch(&mut &b"hello\n"[..], 6).unwrap(), None);
+            let wrong = etag.mismatch(&mut &b"hellO\n"[..], 6).unwrap().unwrap();
             assert!(wrong.contains(&name.to_lowercase()), "{wrong}");
         }
-        assert!(Etag::parse("0a1b2c").unwrap().digest().is_none());
-        assert!(Etag::parse(&"x".repeat(64)).unwrap().digest().is_none());
+        assert!(!Etag::parse("0a1b2c").unwrap().is_digest());
+        assert!(!Etag::parse(&"x".repeat(64)).unwrap().is_digest());
     }
 }

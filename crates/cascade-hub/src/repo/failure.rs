@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use ureq::http::HeaderMap;
 
+/// What the hub gives, or why it does not.
+pub(super) type Outcome<T> = Result<T, Failure>;
+
 /// Why there is no file.
 #[derive(Debug)]
 pub(super) enum Failure {

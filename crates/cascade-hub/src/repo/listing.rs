@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::body::Incoming;
 use super::cache::is_commit_name;
-use super::failure::{shown, Failure};
+use super::failure::{shown, Failure, Outcome};
 use super::redirect::Trail;
 use super::{CacheOnly, HubRepo};
 use crate::name::is_plain_name;
@@ -71,7 +71,7 @@ impl HubRepo<'_> {
         self.missing(file).unwrap_or_else(|| self.not_found(file))
     }
 
-    fn ask_for_listing(&mut self) -> std::result::Result<Vec<String>, Failure> {
+    fn ask_for_listing(&mut self) -> Outcome<Vec<String>> {
         let cached = self.cache.remembered(&self.revision).is_some();
         let info = self.patiently(cached, || self.info())?;
         let commit = self.settle(Some(info.commit))?;
@@ -84,15 +84,10 @@ impl HubRepo<'_> {
     }
 
     /// Asks the hub what the revision is.
-    pub(super) fn info(&self) -> std::result::Result<Info, Failure> {
+    pub(super) fn info(&self) -> Outcome<Info> {
         let mut trail = Trail::new(self.info_url());
-        let answer = loop {
-            let answer = self.client.get(trail.here(), 0)?;
-            match answer.location()? {
-                Some(location) => trail.follow(location)?,
-                None => break answer.checked(&self.client, false)?,
-            }
-        };
+        let answer = self.client.follow(&mut trail, 0)?;
+        let answer = answer.checked(&self.client, false)?;
         let incoming = Incoming::new(&self.client, answer);
         let body = incoming.read_all(self.client.limits().listing)?;
         let answered: Answered = serde_json::from_slice(&body).map_err(|error| {

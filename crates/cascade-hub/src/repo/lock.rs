@@ -4,13 +4,13 @@
 //! Locks vanish with their process, so that a killed one blocks nobody. The lock files stay:
 //! deleting them would split those who wait.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::failure::Failure;
-use super::part::cannot_write;
+use super::failure::Outcome;
+use super::part::{cannot_write, open_or_create};
 use super::progress::Display;
 
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -26,12 +26,12 @@ pub(super) enum Lock {
 }
 
 impl Lock {
-    pub(super) fn try_take(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn try_take(path: &Path) -> Outcome<Self> {
         try_take(path).map_err(|error| cannot_write(path, &error))
     }
 
     /// Waits until nobody else has the lock.
-    pub(super) fn wait(path: &Path, display: &Display) -> Result<Self, Failure> {
+    pub(super) fn wait(path: &Path, display: &Display) -> Outcome<Self> {
         let holder = "another process downloads the same file; waiting for it";
         display.say(&format!("{holder} ({})", path.display()));
         loop {
@@ -69,14 +69,7 @@ fn try_take(path: &Path) -> io::Result<Lock> {
 
 fn open(path: &Path) -> io::Result<File> {
     fs::create_dir_all(cascade_core::fs::parent(path))?;
-    let mut options = OpenOptions::new();
-    match options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-    {
+    match open_or_create(path) {
         // Another user's, in a shared cache.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             File::open(path).map_err(|_| error)

@@ -4,7 +4,7 @@ use url::Url;
 
 use super::client::{Answer, Client};
 use super::etag::Etag;
-use super::failure::Failure;
+use super::failure::{Failure, Outcome};
 use super::redirect::Trail;
 
 /// A file that a server is ready to send.
@@ -30,7 +30,7 @@ struct Described {
 
 impl Described {
     /// The headers that the hub sends along with a redirect, of the file that it leads to.
-    fn read(&mut self, answer: &Answer) -> Result<(), Failure> {
+    fn read(&mut self, answer: &Answer) -> Outcome<()> {
         let text = |name| Ok(answer.header(name)?.map(str::to_owned));
         if self.commit.is_none() {
             self.commit = text("x-repo-commit")?;
@@ -43,12 +43,23 @@ impl Described {
         }
         Ok(())
     }
+
+    fn offer(self, trail: Trail, answer: Option<Answer>) -> Outcome<Offer> {
+        let etag = self.etag.ok_or(Failure::no_hub("there is no ETag"))?;
+        Ok(Offer {
+            commit: self.commit,
+            etag: Etag::parse(&etag)?,
+            size: self.size,
+            trail,
+            answer,
+        })
+    }
 }
 
 impl Offer {
     /// Asks the hub for a file, and goes as far as needed to know what it is. The body of large
     /// files is not begun.
-    pub(super) fn ask(client: &Client, url: Url) -> Result<Self, Failure> {
+    pub(super) fn ask(client: &Client, url: Url) -> Outcome<Self> {
         let mut trail = Trail::new(url);
         let mut described = Described::default();
         loop {
@@ -57,43 +68,22 @@ impl Offer {
             match answer.location()? {
                 Some(location) => trail.follow(location)?,
                 None => {
-                    let is_promised = described.etag.is_some();
-                    let answer = answer.checked(client, is_promised)?;
-                    return Self::of_answer(described, trail, answer);
+                    let answer = answer.checked(client, described.etag.is_some())?;
+                    if described.etag.is_none() {
+                        described.etag = answer.header("etag")?.map(str::to_owned);
+                    }
+                    if described.size.is_none() {
+                        described.size = answer.extent()?.1;
+                    }
+                    return described.offer(trail, Some(answer));
                 }
             }
             // Nobody else than the hub knows the commit.
             let is_settled = described.commit.is_some() || !client.is_hub(trail.here());
-            if let (Some(etag), true) = (&described.etag, is_settled) {
-                return Ok(Self {
-                    etag: Etag::parse(etag)?,
-                    commit: described.commit,
-                    size: described.size,
-                    trail,
-                    answer: None,
-                });
+            if described.etag.is_some() && is_settled {
+                return described.offer(trail, None);
             }
         }
-    }
-
-    fn of_answer(described: Described, trail: Trail, answer: Answer) -> Result<Self, Failure> {
-        let etag = match &described.etag {
-            Some(etag) => etag,
-            None => answer
-                .header("etag")?
-                .ok_or(Failure::no_hub("there is no ETag"))?,
-        };
-        let etag = Etag::parse(etag)?;
-        let size = described
-            .size
-            .map_or_else(|| Ok(answer.extent()?.1), |size| Ok(Some(size)))?;
-        Ok(Self {
-            commit: described.commit,
-            etag,
-            size,
-            trail,
-            answer: Some(answer),
-        })
     }
 
     /// Where the file is.
@@ -108,19 +98,13 @@ impl Offer {
 
     /// The answer whose body is the file from byte `from` on, if the server can do that: see
     /// [`Answer::extent`].
-    pub(super) fn open(self, client: &Client, from: u64) -> Result<Answer, Failure> {
+    pub(super) fn open(self, client: &Client, from: u64) -> Outcome<Answer> {
         match self.answer {
             Some(answer) if from == 0 => return Ok(answer),
             // The connection is closed before the next is opened.
             answer => drop(answer),
         }
         let mut trail = self.trail;
-        loop {
-            let answer = client.get(trail.here(), from)?;
-            match answer.location()? {
-                Some(location) => trail.follow(location)?,
-                None => return answer.checked(client, true),
-            }
-        }
+        client.follow(&mut trail, from)?.checked(client, true)
     }
 }

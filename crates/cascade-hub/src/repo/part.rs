@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::etag::Etag;
-use super::failure::{shown, Failure};
+use super::failure::{shown, Failure, Outcome};
 
 /// The first bytes of a Git LFS pointer.
 const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
@@ -23,15 +23,9 @@ pub(super) struct Part {
 
 impl Part {
     /// What an earlier download left, or nothing.
-    pub(super) fn open(path: PathBuf) -> Result<Self, Failure> {
+    pub(super) fn open(path: PathBuf) -> Outcome<Self> {
         let open = || {
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)?;
+            let mut file = open_or_create(&path)?;
             let length = file.metadata()?.len();
             file.seek(SeekFrom::Start(length))?;
             Ok((file, length))
@@ -59,7 +53,7 @@ impl Part {
         self.pieces += 1;
     }
 
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Outcome<()> {
         let written = self.file.write_all(bytes);
         written.map_err(|error| cannot_write(&self.path, &error))?;
         self.length += bytes.len() as u64;
@@ -67,7 +61,7 @@ impl Part {
     }
 
     /// Throws away what there is.
-    pub(super) fn restart(&mut self) -> Result<(), Failure> {
+    pub(super) fn restart(&mut self) -> Outcome<()> {
         self.pieces = 0;
         if self.length > 0 {
             let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
@@ -78,15 +72,13 @@ impl Part {
     }
 
     /// What is wrong with the content of the whole file, if anything.
-    pub(super) fn problem(&mut self, etag: &Etag) -> Result<Option<String>, Failure> {
+    pub(super) fn problem(&mut self, etag: &Etag) -> Outcome<Option<String>> {
         let mut check = || {
-            if let Some(digest) = etag.digest() {
-                self.file.rewind()?;
-                if let Some(mismatch) = digest.mismatch(&mut self.file, self.length)? {
-                    return Ok(Some(mismatch));
-                }
+            self.file.rewind()?;
+            match etag.mismatch(&mut self.file, self.length)? {
+                None => self.pointer(),
+                mismatch => Ok(mismatch),
             }
-            self.pointer()
         };
         check().map_err(|error| {
             Failure::Local(format!("cannot read {}: {error}", self.path.display()))
@@ -111,7 +103,7 @@ impl Part {
     }
 
     /// Gives the file its name.
-    pub(super) fn finish(self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn finish(self, path: &Path) -> Outcome<()> {
         let finished = self.file.sync_all().and_then(|()| {
             drop(self.file);
             fs::rename(&self.path, path)
@@ -124,6 +116,13 @@ impl Part {
         drop(self.file);
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// A file with whatever is in it already.
+pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true);
+    options.truncate(false).open(path)
 }
 
 pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Failure {

@@ -32,7 +32,7 @@ impl Display {
     /// The display of one file, of which `done` bytes are there.
     pub(super) fn file(&self, name: &str, size: Option<u64>, done: u64) -> FileDisplay {
         if !self.on {
-            return FileDisplay::Nothing;
+            return FileDisplay::Bar(ProgressBar::hidden());
         }
         if !std::io::stderr().is_terminal() {
             return FileDisplay::Lines {
@@ -59,7 +59,6 @@ impl Display {
 
 /// The display of one file.
 pub(super) enum FileDisplay {
-    Nothing,
     Bar(ProgressBar),
     /// Where there is no terminal: a line now and then.
     Lines {
@@ -73,7 +72,6 @@ impl FileDisplay {
     /// So many bytes are there.
     pub(super) fn at(&mut self, done: u64) {
         match self {
-            Self::Nothing => {}
             Self::Bar(bar) => bar.set_position(done),
             Self::Lines { name, size, last } if last.elapsed() >= LINE_EVERY => {
                 *last = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::failure::{Again, Failure};
+use super::failure::{Again, Failure, Outcome};
 use super::progress::Display;
 use crate::HubLimits;
 
@@ -36,7 +36,7 @@ impl<'a> Patience<'a> {
         failure: Failure,
         reached: bool,
         display: &Display,
-    ) -> Result<(), Failure> {
+    ) -> Outcome<()> {
         let Failure::Unreachable { reason, again } = failure else {
             return Err(failure);
         };

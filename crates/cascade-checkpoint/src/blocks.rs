@@ -4,11 +4,13 @@
 //! format defines them, bit for bit: as f32, computed in f32 in the order of llama.cpp's own
 //! routines (`ggml-quants.c`), whose layout the comments follow.
 
+use cascade_cpu::Format;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::dtype::FloatType;
-use crate::finite::Scales;
+use crate::dtype::{DType, FloatType};
+use crate::finite::{Named, Scales};
+use crate::Result;
 
 /// Values of a large block.
 const SUPER: usize = 256;
@@ -73,34 +75,41 @@ const UNREAD: [(u32, &str); 25] = [
     (40, "NVFP4"),
 ];
 
-/// What is known of a type: its name in llama.cpp, values and bytes of a block, and where a block
-/// has its scales and what is taken from them.
-type Layout = (BlockType, &'static str, usize, usize, &'static [usize]);
+/// What is known of a type: its name in llama.cpp, values and bytes of a block, where a block has
+/// its scales and what is taken from them, and the format that there are kernels for.
+type Layout = (
+    BlockType,
+    &'static str,
+    usize,
+    usize,
+    &'static [usize],
+    Option<Format>,
+);
 
 /// All types.
 #[rustfmt::skip]
 const LAYOUTS: [Layout; 16] = [
-    (BlockType::F32, "F32", 1, 4, &[]),
-    (BlockType::F16, "F16", 1, 2, &[]),
-    (BlockType::BF16, "BF16", 1, 2, &[]),
-    (BlockType::F64, "F64", 1, 8, &[]),
-    (BlockType::Q4_0, "Q4_0", SMALL, 2 + 16, &[0]),
-    (BlockType::Q4_1, "Q4_1", SMALL, 4 + 16, &[0, 2]),
-    (BlockType::Q5_0, "Q5_0", SMALL, 2 + 4 + 16, &[0]),
-    (BlockType::Q5_1, "Q5_1", SMALL, 4 + 4 + 16, &[0, 2]),
-    (BlockType::Q8_0, "Q8_0", SMALL, 2 + 32, &[0]),
-    (BlockType::Q2K, "Q2_K", SUPER, 16 + 64 + 4, &[80, 82]),
-    (BlockType::Q3K, "Q3_K", SUPER, 32 + 64 + 12 + 2, &[108]),
-    (BlockType::Q4K, "Q4_K", SUPER, 4 + 12 + 128, &[0, 2]),
-    (BlockType::Q5K, "Q5_K", SUPER, 4 + 12 + 32 + 128, &[0, 2]),
-    (BlockType::Q6K, "Q6_K", SUPER, 128 + 64 + 16 + 2, &[208]),
-    (BlockType::Iq4Nl, "IQ4_NL", SMALL, 2 + 16, &[0]),
-    (BlockType::Iq4Xs, "IQ4_XS", SUPER, 2 + 2 + 4 + 128, &[0]),
+    (BlockType::F32, "F32", 1, 4, &[], Some(Format::F32)),
+    (BlockType::F16, "F16", 1, 2, &[], Some(Format::F16)),
+    (BlockType::BF16, "BF16", 1, 2, &[], Some(Format::BF16)),
+    (BlockType::F64, "F64", 1, 8, &[], None),
+    (BlockType::Q4_0, "Q4_0", SMALL, 2 + 16, &[0], Some(Format::Q4_0)),
+    (BlockType::Q4_1, "Q4_1", SMALL, 4 + 16, &[0, 2], None),
+    (BlockType::Q5_0, "Q5_0", SMALL, 2 + 4 + 16, &[0], None),
+    (BlockType::Q5_1, "Q5_1", SMALL, 4 + 4 + 16, &[0, 2], None),
+    (BlockType::Q8_0, "Q8_0", SMALL, 2 + 32, &[0], Some(Format::Q8_0)),
+    (BlockType::Q2K, "Q2_K", SUPER, 16 + 64 + 4, &[80, 82], None),
+    (BlockType::Q3K, "Q3_K", SUPER, 32 + 64 + 12 + 2, &[108], None),
+    (BlockType::Q4K, "Q4_K", SUPER, 4 + 12 + 128, &[0, 2], Some(Format::Q4K)),
+    (BlockType::Q5K, "Q5_K", SUPER, 4 + 12 + 32 + 128, &[0, 2], Some(Format::Q5K)),
+    (BlockType::Q6K, "Q6_K", SUPER, 128 + 64 + 16 + 2, &[208], Some(Format::Q6K)),
+    (BlockType::Iq4Nl, "IQ4_NL", SMALL, 2 + 16, &[0], None),
+    (BlockType::Iq4Xs, "IQ4_XS", SUPER, 2 + 2 + 4 + 128, &[0], None),
 ];
 
 impl BlockType {
     /// The type of a number in a file; for one that is not read here, its name if it has one.
-    pub(crate) fn of(number: u32) -> Result<Self, Option<&'static str>> {
+    pub(crate) fn of(number: u32) -> std::result::Result<Self, Option<&'static str>> {
         let known = LAYOUTS.iter().find(|(kind, ..)| kind.number() == number);
         let unread = || UNREAD.iter().find(|unread| unread.0 == number);
         known
@@ -136,12 +145,58 @@ impl BlockType {
 
     /// The float that it is, if it packs nothing.
     pub(crate) fn as_float(self) -> Option<FloatType> {
+        FloatType::named(self.name())
+    }
+
+    /// The format that there are kernels for, if it is one.
+    pub(crate) fn format(self) -> Option<Format> {
+        self.layout().5
+    }
+
+    /// The format of blocks that holds it without loss: its own, or one that it is
+    /// [widened](Self::widened) to.
+    pub(crate) fn as_blocks(self) -> Option<Format> {
         match self {
-            Self::F32 => Some(FloatType::F32),
-            Self::F16 => Some(FloatType::F16),
-            Self::BF16 => Some(FloatType::BF16),
-            Self::F64 => Some(FloatType::F64),
-            _ => None,
+            Self::Q5_0 | Self::Iq4Nl => Some(Format::Q8_0),
+            Self::Q3K => Some(Format::Q6K),
+            _ if self.as_float().is_some() => None,
+            _ => self.format(),
+        }
+    }
+
+    /// Whether rows are, as they are, what they would be in memory in `dtype`.
+    pub(crate) fn is_held_in(self, dtype: DType) -> bool {
+        let in_floats = matches!(dtype, DType::F32 | DType::Stored);
+        let format = self.format();
+        in_floats && self.as_float().is_some() || format.is_some_and(|format| dtype.takes(format))
+    }
+
+    /// Refuses numbers and scales that are not finite. Costs one pass over the tensor.
+    ///
+    /// # Errors
+    /// For the first of them.
+    pub(crate) fn check(self, name: Named<'_>, bytes: &[u8], shape: &[usize]) -> Result<()> {
+        match self.as_float() {
+            Some(dtype) => name.check(dtype, bytes, shape),
+            None => name.check_blocks(self.scales(), bytes, shape),
+        }
+    }
+
+    /// Bytes of a row of whole blocks.
+    pub(crate) fn row_bytes(self, inputs: usize) -> usize {
+        inputs / self.values() * self.bytes()
+    }
+
+    /// The values of a row.
+    pub(crate) fn read(self, row: &[u8], values: &mut [f32]) {
+        match self.as_float() {
+            Some(dtype) => values.copy_from_slice(&dtype.to_f32(row)),
+            None => {
+                let blocks = row.chunks_exact(self.bytes());
+                for (block, values) in blocks.zip(values.chunks_exact_mut(self.values())) {
+                    self.unpack_block(block, values);
+                }
+            }
         }
     }
 
@@ -254,6 +309,28 @@ impl BlockType {
             }
             Self::Iq4Xs => iq4_xs(block, y),
         }
+    }
+}
+
+impl From<FloatType> for BlockType {
+    fn from(dtype: FloatType) -> Self {
+        match dtype {
+            FloatType::F32 => Self::F32,
+            FloatType::F16 => Self::F16,
+            FloatType::BF16 => Self::BF16,
+            FloatType::F64 => Self::F64,
+        }
+    }
+}
+
+impl Scales {
+    /// The scales of a format that the CPU's kernels multiply with; floats have none.
+    pub fn of_format(format: Format) -> Self {
+        let mut layouts = LAYOUTS.iter();
+        let layout = layouts.find(|layout| layout.5 == Some(format));
+        // The table has all of them.
+        let (kind, ..) = layout.unwrap_or(&LAYOUTS[0]);
+        kind.scales()
     }
 }
 
