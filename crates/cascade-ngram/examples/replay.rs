@@ -19,7 +19,7 @@
 use std::{collections::BTreeMap, error::Error, fs, sync::Arc};
 
 use cascade_core::{Budget, Drafter, TokenTree};
-use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, NgramTable, Occurrence, PromptLookup};
+use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, NgramTable, Occurrence, PromptLookup};
 use serde_json::Value;
 
 const DEPTH: usize = 10;
@@ -115,14 +115,14 @@ fn drafters(
     branches: usize,
     width: usize,
 ) -> Vec<(&'static str, Box<dyn Drafter>)> {
-    let earliest = MaxGramOptions {
+    let earliest = MaxGramConfig {
         branches,
         width,
-        ..MaxGramOptions::default()
+        ..MaxGramConfig::default()
     };
-    let latest = MaxGramOptions {
+    let latest = MaxGramConfig {
         occurrence: Occurrence::Latest,
-        ..earliest
+        ..earliest.clone()
     };
     let max_gram = MaxGram::new().with_options(earliest);
     let lookup = PromptLookup::default().with_branches(branches);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use std::{collections::BTreeMap, error::Error, fs, sync::Arc};
 
 use cascade_core::{Budget, Drafter, NodeId, Observation, TokenTree};
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable};
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -39,9 +39,9 @@ struct Tally {
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let mut outputs = read(&args.next().ok_or("which conversations?")?)?;
-    let mut options = MaxGramTreeOptions {
+    let mut options = MaxGramTreeConfig {
         hints: 0,
-        ..MaxGramTreeOptions::default()
+        ..MaxGramTreeConfig::default()
     };
     let (mut table, mut chains) = (None, false);
     let mut nodes: Option<usize> = None;
@@ -76,7 +76,7 @@ fn main() -> Result<()> {
         let depth = if chains { nodes } else { 24.min(nodes - 1) };
         let budget = Budget { depth, nodes };
         let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
-        let mut drafter = MaxGramTree::new(options, table.clone());
+        let mut drafter = MaxGramTree::new(options.clone(), table.clone());
         for output in &outputs {
             let tally = replay(&mut drafter, output, budget);
             for key in ["(all)", &output.category] {

@@ -98,10 +98,7 @@ impl DrafterConfig for BigramConfig {
         let table = resources
             .table(&self.table)
             .map_err(OpenError::at("bigram.table"))?;
-        Ok(Arc::new(BigramFactory {
-            table,
-            width: self.width,
-        }))
+        Ok(Arc::new(Bigram::new(table).with_width(self.width)))
     }
 
     fn files(&self) -> Vec<&Path> {
@@ -127,14 +124,9 @@ impl DrafterConfig for BigramConfig {
     }
 }
 
-struct BigramFactory {
-    table: Arc<NgramTable>,
-    width: usize,
-}
-
-impl DrafterFactory for BigramFactory {
+impl DrafterFactory for Bigram {
     fn drafter(&self) -> Box<dyn Drafter + Send> {
-        Box::new(Bigram::new(Arc::clone(&self.table)).with_width(self.width))
+        Box::new(self.clone())
     }
 
     fn source(&self) -> String {

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -276,24 +276,31 @@ pub(crate) fn is_one(count: &usize) -> bool {
 /// # Errors
 /// 0, and what is no count.
 pub fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    struct Positive;
+    deserializer.deserialize_u64(Within {
+        range: 1..=usize::MAX,
+        expected: "1 or more",
+    })
+}
 
-    impl de::Visitor<'_> for Positive {
-        type Value = usize;
+/// A visitor of a number within bounds. Errors come from here, so that they name the key.
+pub(crate) struct Within<T> {
+    pub(crate) range: RangeInclusive<T>,
+    pub(crate) expected: &'static str,
+}
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("1 or more")
-        }
+impl de::Visitor<'_> for Within<usize> {
+    type Value = usize;
 
-        fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
-            match usize::try_from(value) {
-                Ok(value) if value > 0 => Ok(value),
-                _ => Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)),
-            }
-        }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
     }
 
-    deserializer.deserialize_u64(Positive)
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
+        let found = usize::try_from(value).ok();
+        found
+            .filter(|value| self.range.contains(value))
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(value), &self))
+    }
 }
 
 /// Kinds of drafters that configurations may have; implemented by

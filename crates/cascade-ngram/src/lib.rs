@@ -40,8 +40,8 @@ pub use config::{
     TableLocator,
 };
 pub use error::{Error, Result};
-pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
-pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, Weights};
+pub use max_gram::{MaxGram, MaxGramConfig, Occurrence};
+pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, Weights};
 pub use ngram_table::{
     import_json, Continuations, NgramLimits, NgramMetadata, NgramRows, NgramTable,
 };

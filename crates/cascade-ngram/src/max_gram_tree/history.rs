@@ -3,7 +3,7 @@
 use cascade_core::{common_prefix, TokenId};
 
 use super::continuations::{Continuations, Undo};
-use super::ranking::{self, Ranking};
+use super::ranking::Ranking;
 
 /// Lengths of the contexts that are counted.
 pub(super) const ORDERS: [usize; 10] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24];
@@ -89,7 +89,8 @@ pub(super) struct TextId {
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     contexts: [Undo; ORDERS.len() + SKIPS],
-    unigram: ranking::Undo,
+    /// Where the token was among all.
+    unigram: u32,
     /// The hash of the text up to the token.
     hash: u64,
 }

@@ -137,10 +137,6 @@ fn drawn_settings_are_described_and_keep_the_rest() {
         (found.branches, found.width),
         (drawn[0].end - 1, drawn[1].end - 1)
     );
-    assert_eq!(
-        (found.options().branches, found.options().width),
-        (found.branches, found.width)
-    );
     assert_eq!(as_one::<BigramConfig>(&bigram).width, drawn[2].end - 1);
     assert_eq!(
         as_one::<PromptLookupConfig>(&lookup).branches,

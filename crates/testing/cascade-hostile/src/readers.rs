@@ -10,7 +10,7 @@ use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
 use cascade_engine::CLASSIFIER_FEATURES;
 use cascade_eval::{Dataset, Selection};
 use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, Tokenizer};
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable, Weights};
 use cascade_reproduce::report::Manifest;
 use cascade_reproduce::theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
 use cascade_reproduce::{Definition, Plan};
@@ -264,9 +264,9 @@ pub(crate) fn drafter_weights(path: &Path) -> Outcome {
         Weights::from_json(&weights.to_json()?).as_ref(),
         Ok(&weights)
     );
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         learning_rate: 1.0,
-        ..MaxGramTreeOptions::default()
+        ..MaxGramTreeConfig::default()
     };
     let mut drafter = MaxGramTree::new(options, None).with_weights(weights);
     let budget = Budget {
