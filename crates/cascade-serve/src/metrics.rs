@@ -31,7 +31,7 @@ macro_rules! metrics {
         pub(crate) struct Metrics {
             registry: Registry,
             levels: Vec<LevelCounters>,
-            $($field: $kind,)*
+            $(pub(crate) $field: $kind,)*
         }
 
         impl Metrics {
@@ -147,10 +147,6 @@ impl Metrics {
         Open(self.connections.clone())
     }
 
-    pub(crate) fn first_token(&self, time: Duration) {
-        self.first_token.observe(time.as_secs_f64());
-    }
-
     /// Tokens that a step has given together.
     pub(crate) fn next_tokens(&self, time: Duration, tokens: usize) {
         let each = time.as_secs_f64() / tokens.max(1) as f64;
@@ -187,26 +183,6 @@ impl Metrics {
         self.cache_hits.inc_by(done.cached_tokens as u64);
         self.queue.observe(done.queued.as_secs_f64());
         self.latency.observe(submitted.elapsed().as_secs_f64());
-    }
-
-    pub(crate) fn failed(&self) {
-        self.failed.inc();
-    }
-
-    pub(crate) fn abandoned(&self) {
-        self.abandoned.inc();
-    }
-
-    pub(crate) fn refused(&self) {
-        self.refused.inc();
-    }
-
-    pub(crate) fn turn(&self, time: Duration) {
-        self.in_turns.inc_by(time.as_secs_f64());
-    }
-
-    pub(crate) fn in_models(&self, time: Duration) {
-        self.in_models.inc_by(time.as_secs_f64());
     }
 }
 

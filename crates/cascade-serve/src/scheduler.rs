@@ -14,7 +14,7 @@ use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
 use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
 
-use crate::answer::{AnswerSender, Done, Failure};
+use crate::answer::{AnswerSender, Done, Event, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
@@ -99,55 +99,22 @@ struct Running {
     job: Job,
     generation: Generation<Cascade>,
     participant: Participant,
-    reservation: Arc<Reservation>,
+    lease: Lease,
     /// For as long as forwards wait for its calls.
     takes_part: Option<TakesPart>,
     /// Tokens of the prompt that the owner has asked about before, at most.
     known: usize,
-    /// Log probabilities of the prompt as far as they are known, until all are.
-    prompt_scores: Option<PromptScores>,
-    started: Instant,
+    /// Log probabilities of the prompt as far as they are known, until all are; `None` if none are
+    /// wanted.
+    prompt_scores: Option<Vec<TokenLogprobs>>,
     first_token: Option<Instant>,
     last_token: Instant,
 }
 
-impl Running {
-    fn new(
-        job: Job,
-        (generation, participant): Generating,
-        reservation: Arc<Reservation>,
-        started: Instant,
-        known: usize,
-    ) -> Self {
-        reservation.is_for(&participant);
-        let prompt_scores = job.prompt_logprobs.map(|top| PromptScores {
-            top,
-            found: Vec::new(),
-        });
-        Self {
-            // A prompt that is scored is computed anew.
-            known: if prompt_scores.is_some() { 0 } else { known },
-            prompt_scores,
-            job,
-            generation,
-            participant,
-            reservation,
-            takes_part: None,
-            started,
-            first_token: None,
-            last_token: started,
-        }
-    }
-}
-
-/// A generation, and the participant that its models take part through.
-type Generating = (Generation<Cascade>, Participant);
-
-/// Log probabilities of a prompt that is being scored.
-struct PromptScores {
-    /// How many of the most probable tokens stand beside each.
-    top: usize,
-    found: Vec<TokenLogprobs>,
+/// What a generation has for as long as it runs: a session since a time, and memory.
+struct Lease {
+    started: Instant,
+    reservation: Arc<Reservation>,
 }
 
 /// What a thread does next.
@@ -388,8 +355,12 @@ impl Scheduler {
         } = admission;
         drop(evicted);
         let started = Instant::now();
+        let lease = Lease {
+            started,
+            reservation,
+        };
         if job.answer.is_abandoned() {
-            return self.release(idle, &started, &reservation);
+            return self.release(idle, &lease);
         }
         let own = idle.as_ref().filter(|idle| idle.owner == Some(job.owner));
         // Of a session that is nobody's, the warm-up has read the start token.
@@ -401,8 +372,21 @@ impl Scheduler {
         };
         let knows_owner = own.is_some();
         match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
-            Some(Ok(generating)) => {
-                let running = Running::new(job, generating, reservation, started, known);
+            Some(Ok((generation, participant))) => {
+                lease.reservation.is_for(&participant);
+                let prompt_scores = job.prompt_logprobs.map(|_| Vec::new());
+                let running = Running {
+                    // A prompt that is scored is computed anew.
+                    known: if prompt_scores.is_some() { 0 } else { known },
+                    prompt_scores,
+                    job,
+                    generation,
+                    participant,
+                    lease,
+                    takes_part: None,
+                    first_token: None,
+                    last_token: started,
+                };
                 if self.shares_forwards {
                     self.drive(running)
                 } else {
@@ -412,19 +396,20 @@ impl Scheduler {
             failed => {
                 let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
                 self.fail(job.answer, failure);
-                self.release(None, &started, &reservation);
+                self.release(None, &lease);
             }
         }
     }
 
-    /// A generation by the session, or by a new one.
+    /// A generation by the session, or by a new one, and the participant that its models take part
+    /// through.
     fn generation(
         &self,
         job: &Job,
         idle: Option<IdleSession>,
         knows_owner: bool,
         prefixes: Arc<SharedPrefixes>,
-    ) -> Result<Generating, Failure> {
+    ) -> Result<(Generation<Cascade>, Participant), Failure> {
         let (cascade, participant) = match idle {
             Some(mut idle) => {
                 if !knows_owner {
@@ -465,20 +450,14 @@ impl Scheduler {
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let done = work();
-        self.metrics.turn(begun.elapsed());
+        self.metrics.in_turns.inc_by(begun.elapsed().as_secs_f64());
         done
     }
 
     fn step(&self, running: &mut Running) -> Outcome {
-        let aborting = lock(&self.state).aborting;
-        if aborting {
-            Outcome::Failed(Failure::Stopping)
-        } else {
-            self.advance(running)
+        if lock(&self.state).aborting {
+            return Outcome::Failed(Failure::Stopping);
         }
-    }
-
-    fn advance(&self, running: &mut Running) -> Outcome {
         if running.job.answer.is_abandoned() {
             return Outcome::Abandoned;
         }
@@ -491,17 +470,13 @@ impl Scheduler {
         if let Some(scores) = running.prompt_scores.take() {
             return self.score_prompt(running, scores);
         }
-        let begun = Instant::now();
-        let step = guarded(|| running.generation.step());
-        self.metrics.in_models(begun.elapsed());
-        match step {
-            None => Outcome::Broken,
-            Some(Err(error)) => Outcome::Failed(Failure::Model(error.to_string())),
-            Some(Ok(None)) => Outcome::Ended,
-            Some(Ok(Some(report))) => {
+        match self.in_models(|| running.generation.step()) {
+            Err(outcome) => outcome,
+            Ok(None) => Outcome::Ended,
+            Ok(Some(report)) => {
                 self.observe(running, &report);
                 let ended = report.finish.is_some();
-                running.job.answer.step(report);
+                running.job.answer.send(Event::Step(Box::new(report)));
                 if ended {
                     Outcome::Ended
                 } else {
@@ -512,24 +487,29 @@ impl Scheduler {
     }
 
     /// Scores some tokens of the prompt, and sends the scores when all are known.
-    fn score_prompt(&self, running: &mut Running, mut scores: PromptScores) -> Outcome {
+    fn score_prompt(&self, running: &mut Running, mut scores: Vec<TokenLogprobs>) -> Outcome {
         // The first token follows nothing, and has none.
-        let from = scores.found.len() + 1;
-        let begun = Instant::now();
-        let range = from..from + SCORED;
-        let more = guarded(|| running.generation.logprobs_of(range, scores.top));
-        self.metrics.in_models(begun.elapsed());
-        match more {
-            None => return Outcome::Broken,
-            Some(Err(error)) => return Outcome::Failed(Failure::Model(error.to_string())),
-            Some(Ok(more)) => scores.found.extend(more),
+        let from = scores.len() + 1;
+        let top = running.job.prompt_logprobs.unwrap_or_default();
+        match self.in_models(|| running.generation.logprobs_of(from..from + SCORED, top)) {
+            Err(outcome) => return outcome,
+            Ok(more) => scores.extend(more),
         }
-        if scores.found.len() + 1 < running.job.prompt.context.len() {
+        if scores.len() + 1 < running.job.prompt.context.len() {
             running.prompt_scores = Some(scores)
         } else {
-            running.job.answer.prompt(scores.found)
+            running.job.answer.send(Event::Prompt(scores))
         }
         Outcome::Ongoing
+    }
+
+    /// What the models compute, timed; what becomes of the generation if they cannot.
+    fn in_models<T>(&self, work: impl FnOnce() -> cascade_engine::Result<T>) -> Result<T, Outcome> {
+        let begun = Instant::now();
+        let done = guarded(work);
+        self.metrics.in_models.inc_by(begun.elapsed().as_secs_f64());
+        let done = done.ok_or(Outcome::Broken)?;
+        done.map_err(|error| Outcome::Failed(Failure::Model(error.to_string())))
     }
 
     fn observe(&self, running: &mut Running, report: &StepReport) {
@@ -539,7 +519,8 @@ impl Scheduler {
             self.metrics.next_tokens(since, report.tokens.len());
         } else {
             running.first_token = Some(now);
-            self.metrics.first_token(now - running.job.submitted);
+            let since = now - running.job.submitted;
+            self.metrics.first_token.observe(since.as_secs_f64());
             // What it shares with others need not be reserved for it any more.
             self.changed.notify_one();
         }
@@ -560,22 +541,22 @@ impl Scheduler {
 
     /// Sends the end of an answer, and frees its session.
     fn end(&self, running: Running, outcome: Outcome) {
-        let (job, started) = (running.job, running.started);
+        let (job, lease) = (running.job, running.lease);
         if let Outcome::Broken = outcome {
             let request = &*job.id;
             tracing::error!(request, "a step panicked; its session is given up");
             self.fail(job.answer, Failure::Lost);
             drop(running.generation);
-            return self.release(None, &started, &running.reservation);
+            return self.release(None, &lease);
         }
         let (output, cascade) = running.generation.into_output_and_cascade();
         let done = Done {
             // What others said is nobody's business, not even that they said it.
             cached_tokens: cached(&output, job.prompt.context.len()).min(running.known),
-            queued: started - job.submitted,
+            queued: lease.started - job.submitted,
             output,
         };
-        let prompt_tokens = job.prompt.source.len() + job.prompt.context.len();
+        let prompt_tokens = job.prompt.len();
         self.log(&job, running.first_token, &outcome, &done);
         let mut context = job.prompt.context;
         context.extend(&done.output.tokens);
@@ -587,11 +568,11 @@ impl Scheduler {
             source: job.prompt.source,
             context,
         };
-        self.release(Some(idle), &started, &running.reservation);
+        self.release(Some(idle), &lease);
         match outcome {
             Outcome::Failed(failure) => self.fail(job.answer, failure),
             Outcome::Abandoned => {
-                self.metrics.abandoned();
+                self.metrics.abandoned.inc();
                 job.answer.fail(Failure::Lost);
             }
             _ => {
@@ -602,7 +583,7 @@ impl Scheduler {
     }
 
     fn fail(&self, answer: AnswerSender, failure: Failure) {
-        self.metrics.failed();
+        self.metrics.failed.inc();
         answer.fail(failure);
     }
 
@@ -616,7 +597,7 @@ impl Scheduler {
         tracing::info!(
             request = id,
             finish,
-            prompt_tokens = job.prompt.source.len() + job.prompt.context.len(),
+            prompt_tokens = job.prompt.len(),
             cached_tokens = done.cached_tokens,
             tokens = output.tokens.len(),
             forwards = output.steps.len(),
@@ -635,16 +616,11 @@ impl Scheduler {
     }
 
     /// Frees a session; its cascade, if there is one, is kept.
-    fn release(
-        &self,
-        idle: Option<IdleSession>,
-        started: &Instant,
-        reservation: &Arc<Reservation>,
-    ) {
+    fn release(&self, idle: Option<IdleSession>, lease: &Lease) {
         let mut state = lock(&self.state);
         state.running -= 1;
-        state.reservations.remove(reservation);
-        let seconds = started.elapsed().as_secs_f64();
+        state.reservations.remove(&lease.reservation);
+        let seconds = lease.started.elapsed().as_secs_f64();
         state.mean_seconds = match state.mean_seconds {
             0.0 => seconds,
             mean => 0.9 * mean + 0.1 * seconds,

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use cascade_config::{
-    Assembly, CacheUse, ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables,
+    Assembly, CacheUse, ChatTemplate, Config, LevelInfo, Message, ModelPool, Role, Truncate,
+    Variables,
 };
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
@@ -55,7 +56,7 @@ pub struct Served {
     vocab_size: usize,
     /// Bytes of the longest token.
     longest_token: usize,
-    levels: Vec<Level>,
+    levels: Vec<LevelInfo>,
     created: u64,
     batcher: Batcher,
     forwards: Forwards,
@@ -66,12 +67,6 @@ pub struct Served {
     plain_speed: f64,
     warnings: Vec<String>,
     notes: Vec<String>,
-}
-
-#[derive(Clone, Debug)]
-struct Level {
-    name: String,
-    role: &'static str,
 }
 
 impl Served {
@@ -91,12 +86,7 @@ impl Served {
         let codec = Arc::clone(codec);
         let plain_speed = warm_up(&mut cascade)?;
         forwards.begin(&target.model);
-        let levels = assembled.levels.into_iter().map(|level| Level {
-            name: level.name,
-            role: level.role.as_str(),
-        });
         let caches = pool.cache_use(&config)?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Self {
             codec,
             tokenizer: target.tokenizer.clone(),
@@ -104,8 +94,8 @@ impl Served {
             architecture: target.info().architecture,
             positions: target.model.info().max_context,
             vocab_size: target.model.info().vocab_size,
-            levels: levels.collect(),
-            created: since.map_or(0, |since| since.as_secs()),
+            levels: assembled.levels,
+            created: crate::unix_seconds(),
             batcher,
             forwards,
             caches,
@@ -301,11 +291,7 @@ impl Served {
         let shortened = limit.is_some_and(|limit| limit.truncate != Truncate::Refuse);
         PromptRoom {
             context,
-            most: if shortened {
-                context.saturating_mul(CONTEXTS)
-            } else {
-                context
-            },
+            most: context.saturating_mul(if shortened { CONTEXTS } else { 1 }),
         }
     }
 
@@ -422,7 +408,7 @@ impl Served {
         let levels = self
             .levels
             .iter()
-            .map(|level| json!({"name": level.name, "role": level.role}));
+            .map(|level| json!({"name": level.name, "role": level.role.as_str()}));
         json!({
             "id": id,
             "object": "model",

@@ -8,12 +8,10 @@ use crate::fields::Fields;
 
 /// A field that may be given only with values that ask for nothing. Null always is one.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Neutral {
-    /// Its name.
-    pub name: &'static str,
+pub(crate) struct Neutral {
+    name: &'static str,
     /// The values, as the error lists them.
-    pub values: &'static str,
+    values: &'static str,
     is_neutral: fn(&Value) -> bool,
 }
 
@@ -94,14 +92,14 @@ const COMMON: [Neutral; 26] = [
 ];
 
 /// Fields of `/v1/completions` that may be given with these values alone.
-pub const COMPLETION_NEUTRAL: [Neutral; 28] = with_common([
+pub(crate) const COMPLETION: [Neutral; 3] = [
     neutral("suffix", "an empty text", empty),
     neutral("best_of", "1", one),
     neutral("add_special_tokens", "true", yes),
-]);
+];
 
 /// Fields of `/v1/chat/completions` that may be given with these values alone.
-pub const CHAT_NEUTRAL: [Neutral; 35] = with_common([
+pub(crate) const CHAT: [Neutral; 10] = [
     neutral("tools", "[]", empty),
     neutral("tool_choice", "\"none\" or \"auto\"", |value| {
         value == "none" || value == "auto"
@@ -120,21 +118,12 @@ pub const CHAT_NEUTRAL: [Neutral; 35] = with_common([
     neutral("reasoning_effort", "\"none\"", |value| value == "none"),
     neutral("verbosity", "\"medium\"", |value| value == "medium"),
     neutral("echo", "false", no),
-]);
+];
 
-const fn with_common<const OWN: usize, const ALL: usize>(own: [Neutral; OWN]) -> [Neutral; ALL] {
-    let mut all = [COMMON[0]; ALL];
-    let mut at = 0;
-    while at < ALL {
-        all[at] = if at < OWN { own[at] } else { COMMON[at - OWN] };
-        at += 1;
-    }
-    all
-}
-
-/// Takes the fields of a table, and refuses those that ask for something.
-pub(crate) fn take_neutral(fields: &mut Fields, table: &[Neutral]) -> ApiResult<()> {
-    for field in table {
+/// Takes the fields of an interface of its `own` and those of both, and refuses those that ask for
+/// something.
+pub(crate) fn take_neutral(fields: &mut Fields, own: &[Neutral]) -> ApiResult<()> {
+    for field in own.iter().chain(&COMMON) {
         if let Some(value) = fields.take(field.name) {
             if !(field.is_neutral)(&value) {
                 let values = field.values;
@@ -153,21 +142,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_as_long_as_their_parts_and_name_fields_once() {
-        for table in [&COMPLETION_NEUTRAL[..], &CHAT_NEUTRAL[..]] {
-            let mut names: Vec<_> = table.iter().map(|field| field.name).collect();
-            names.sort_unstable();
-            let all = names.len();
-            names.dedup();
-            assert_eq!(names.len(), all);
-            assert!(names.contains(&"safety_identifier"), "the last of all");
+    fn tables_name_fields_once_and_the_documentation_lists_them() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for own in [&COMPLETION[..], &CHAT] {
+            let names: Vec<_> = own.iter().chain(&COMMON).map(|field| field.name).collect();
+            for (at, name) in names.iter().enumerate() {
+                assert!(!names[..at].contains(name), "{name} stands twice");
+                assert!(text.contains(&format!("`{name}`")), "docs/serve.md: {name}");
+            }
         }
     }
 
     #[test]
     fn values_that_ask_for_something_are_refused() {
-        let take =
-            |text: &str| take_neutral(&mut Fields::parse(text.as_bytes()).unwrap(), &CHAT_NEUTRAL);
+        let take = |text: &str| take_neutral(&mut Fields::parse(text.as_bytes()).unwrap(), &CHAT);
         assert!(
             take(r#"{"tools": [], "presence_penalty": 0, "user": "me", "store": null}"#).is_ok()
         );

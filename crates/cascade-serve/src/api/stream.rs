@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use axum::http::{header, HeaderValue, Response};
+use axum::http::Response;
+use axum::response::IntoResponse;
 use cascade_engine::{StepReport, TextPiece, TokenLogprobs};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use serde_json::{json, Value};
@@ -77,18 +78,13 @@ pub(crate) fn response(
         let next = chunks.next().await;
         next.map(|bytes| (Ok::<_, Infallible>(bytes), chunks))
     });
-    let mut response = Response::new(Body::from_stream(body));
-    // Proxies such as nginx would gather chunks otherwise.
-    let unbuffered = header::HeaderName::from_static("x-accel-buffering");
-    for (name, value) in [
-        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-cache"),
-        (unbuffered, "no"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
-    }
-    response
+    let headers = [
+        ("content-type", "text/event-stream; charset=utf-8"),
+        ("cache-control", "no-cache"),
+        // Proxies such as nginx would gather chunks otherwise.
+        ("x-accel-buffering", "no"),
+    ];
+    (headers, Body::from_stream(body)).into_response()
 }
 
 /// The events of all choices as they come.
@@ -192,11 +188,10 @@ impl Chunks {
         if logprobs.is_empty() {
             return Value::Null;
         }
-        let texts = &self.app.texts;
-        match self.asking.form {
-            Form::Completion => logprobs.completion(texts, &mut self.choices[index].offset),
-            Form::Chat => logprobs.chat(texts),
-        }
+        let offset = &mut self.choices[index].offset;
+        self.asking
+            .form
+            .logprobs(&logprobs, &self.app.texts, offset)
     }
 
     /// Our own extension: who drafted what in a step, and what was kept.
@@ -288,11 +283,7 @@ impl Chunks {
             Form::Completion => "text_completion",
             Form::Chat => "chat.completion.chunk",
         };
-        let mut chunk = if self.begun {
-            self.asking.head.to_json(object)
-        } else {
-            self.asking.to_json(object)
-        };
+        let mut chunk = self.asking.head(object, !self.begun);
         self.begun = true;
         chunk["choices"] = choices;
         if self.options.include_usage {

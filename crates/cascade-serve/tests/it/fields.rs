@@ -1,6 +1,5 @@
 //! What a request may hold, and what is refused by name.
 
-use cascade_serve::{CHAT_NEUTRAL, COMPLETION_NEUTRAL};
 use serde_json::{json, Value};
 
 use crate::common::{user, Running, QUESTION};
@@ -210,17 +209,6 @@ fn what_asks_for_nothing_may_be_given() {
     server.ask("/v1/chat/completions", &body);
     let body = json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": [], "logit_bias": null, "metadata": {}, "guided_json": null});
     server.ask("/v1/completions", &body);
-}
-
-/// docs/serve.md lists what is neutral.
-#[test]
-fn the_documentation_lists_neutral_fields() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    for field in COMPLETION_NEUTRAL.iter().chain(&CHAT_NEUTRAL) {
-        let cell = format!("`{}`", field.name);
-        assert!(text.contains(&cell), "docs/serve.md does not name {cell}");
-    }
 }
 
 #[test]
