@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use cascade_bigram::corpus::{self, Corpus, Input, Options};
-use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
+use cascade_chat::{ChatFile, Message, ModelChat, Role};
 use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
 use cascade_engine::CLASSIFIER_FEATURES;
@@ -349,8 +349,8 @@ const TEXT: &str = "A text of \u{1f600} words,\n\0 and more.";
 pub(crate) fn chat(path: &Path) -> Outcome {
     let bytes = read(path)?;
     let place = path.display().to_string();
-    let files = [(ChatFile::TokenizerConfig, bytes)];
-    let Some(templates) = said(ChatTemplates::read(&place, &files))? else {
+    let chat = ModelChat::new(place, vec![(ChatFile::TokenizerConfig, bytes)]);
+    let Some(templates) = said(chat.templates())? else {
         return Ok(());
     };
     let messages = [
