@@ -96,19 +96,9 @@ struct Step {
 }
 
 impl History {
-    /// The tokens.
-    pub(super) fn tokens(&self) -> &[TokenId] {
-        &self.tokens
-    }
-
-    /// Writes the last tokens, newest first, as many as there is room for. Returns their number.
-    pub(super) fn newest_first(&self, newest: &mut [TokenId]) -> usize {
-        let last = self.tokens.iter().rev();
-        let count = last.len().min(newest.len());
-        for (place, &token) in newest.iter_mut().zip(last) {
-            *place = token;
-        }
-        count
+    /// The tokens, newest first.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = TokenId> + '_ {
+        self.tokens.iter().rev().copied()
     }
 
     /// Which text it is.
@@ -170,6 +160,6 @@ impl History {
     }
 
     fn keys(&self) -> Keys {
-        Keys::new(self.tokens.iter().rev().copied())
+        Keys::new(self.newest_first())
     }
 }

@@ -20,7 +20,7 @@ use cascade_core::{
 
 pub use self::config::MaxGramTreeConfig;
 use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
-use self::history::{History, Keys, TextId, LONGEST};
+use self::history::{History, Keys, TextId};
 use self::mixture::{Gradient, Mixture, Sources};
 use self::search::{Buffers, Search};
 use self::session::{Answer, Session, Store};
@@ -186,13 +186,11 @@ impl MaxGramTree {
 
     /// What is known of the next token, which `row` is about.
     fn mixture<'a>(&'a self, session: &'a Session, row: Option<AdvisedRow>) -> Mixture<'a> {
-        let mut newest = [0; LONGEST];
-        let length = self.history.newest_first(&mut newest);
         let advised = row.map_or(&[][..], |row| self.advice.top(row));
         Mixture::new(
             self.sources(session),
             &self.weights,
-            &newest[..length],
+            self.history.newest_first(),
             advised,
         )
     }
