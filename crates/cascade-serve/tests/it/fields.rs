@@ -1,16 +1,8 @@
 //! What a request may hold, and what is refused by name.
 
-use serde_json::{json, Value};
+use serde_json::json;
 
-use crate::common::{user, Running, QUESTION};
-
-fn with(base: &Value, more: Value) -> Value {
-    let mut body = base.clone();
-    body.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
-    body
-}
+use crate::common::{user, with, Running, QUESTION};
 
 #[test]
 fn every_wrong_field_is_named() {
@@ -178,7 +170,7 @@ fn every_wrong_field_is_named() {
             Some(_) => "/v1/chat/completions",
             None => "/v1/completions",
         };
-        let body = with(base, wrong.clone());
+        let body = with(base, &wrong);
         let answer = server.post(path, &body);
         let message = answer.error(400);
         assert!(message.contains(named), "{wrong}: {message}");
@@ -188,7 +180,7 @@ fn every_wrong_field_is_named() {
     }
     let model = server.post(
         "/v1/completions",
-        &with(&completion, json!({"model": "gpt-4"})),
+        &with(&completion, &json!({"model": "gpt-4"})),
     );
     assert!(model.error(404).contains("gpt-4"));
     assert_eq!(model.json()["error"]["code"], "model_not_found");
@@ -206,9 +198,9 @@ fn what_asks_for_nothing_may_be_given() {
         "prompt_cache_key": "key", "chat_template_kwargs": {}, "add_generation_prompt": true,
         "continue_final_message": false, "service_tier": "auto",
     });
-    server.ask("/v1/chat/completions", &body);
+    server.chat(&body);
     let body = json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": [], "logit_bias": null, "metadata": {}, "guided_json": null});
-    server.ask("/v1/completions", &body);
+    server.complete(&body);
 }
 
 #[test]
@@ -232,7 +224,7 @@ fn prompts_and_answers_must_fit() {
         assert_eq!(answer["usage"]["total_tokens"], 40, "{answer}");
     }
     // Without a length, an answer is as long as there is room.
-    let answer = server.ask("/v1/completions", &json!({"prompt": "2 + 3"}));
+    let answer = server.complete(&json!({"prompt": "2 + 3"}));
     let total = answer["usage"]["total_tokens"].as_u64().unwrap();
     assert!(total <= 40, "{total}");
 }
