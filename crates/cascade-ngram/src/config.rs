@@ -101,6 +101,12 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync + erased_serde::Serializ
 erased_serde::serialize_trait_object!(DrafterConfig);
 
 impl dyn DrafterConfig {
+    /// What the drafter is called in reports if its entry gives it no name; `max-gram` for the key
+    /// `max_gram`.
+    pub fn own_name(&self) -> String {
+        self.own_key().replace('_', "-")
+    }
+
     /// The settings as those of one drafter, if they are.
     pub fn downcast_ref<C: DrafterConfig>(&self) -> Option<&C> {
         (self as &dyn Any).downcast_ref()
@@ -111,30 +117,17 @@ impl dyn DrafterConfig {
 pub trait DrafterKey {
     /// The key of its settings.
     const KEY: &'static str;
-
-    /// What it is called in reports if its entry gives it no name; `max-gram` for the key
-    /// `max_gram`.
-    fn default_name() -> String {
-        Self::KEY.replace('_', "-")
-    }
 }
 
 /// [`DrafterKey`] of settings whose type is not known; implemented for all that have one.
 pub trait Keyed {
     /// [`DrafterKey::KEY`].
     fn own_key(&self) -> &'static str;
-
-    /// [`DrafterKey::default_name`].
-    fn own_name(&self) -> String;
 }
 
 impl<C: DrafterKey> Keyed for C {
     fn own_key(&self) -> &'static str {
         C::KEY
-    }
-
-    fn own_name(&self) -> String {
-        C::default_name()
     }
 }
 

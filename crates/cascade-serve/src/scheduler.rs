@@ -10,12 +10,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
 use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
 
 use crate::answer::{AnswerSender, Done, Event, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};
+use crate::error::{ApiError, ApiResult};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::scopes::Scopes;
@@ -42,19 +44,6 @@ pub(crate) struct Job {
     pub(crate) answer: AnswerSender,
     pub(crate) submitted: Instant,
     pub(crate) deadline: Instant,
-}
-
-/// Why jobs are not taken.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// More than ever fit.
-    TooMany { most: usize },
-    /// One whose keys and values may take more memory than there is for those of all.
-    TooLong { needed: usize, memory: usize },
-    /// The queue is full; the seconds until it will have room, about.
-    Full { seconds: u64 },
-    /// The server is being stopped.
-    Stopping,
 }
 
 /// What runs and what waits.
@@ -186,26 +175,25 @@ impl Scheduler {
     }
 
     /// Queues all of the jobs or none. Those whose clients are gone leave the queue for them.
-    pub(crate) fn submit(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
-        let most = self.limits.queue + self.limits.sessions;
-        if jobs.len() > most {
-            return Err(Refusal::TooMany { most });
-        }
+    pub(crate) fn submit(&self, jobs: Vec<Job>) -> ApiResult<()> {
         if let Some(memory) = self.limits.cache_memory {
             let needed = jobs.iter().map(|job| self.needed(job)).max();
             if let Some(needed) = needed.filter(|&needed| needed > memory) {
-                return Err(Refusal::TooLong { needed, memory });
+                return Err(too_large(needed, memory));
             }
         }
         let mut state = lock(&self.state);
         if state.stopping {
-            return Err(Refusal::Stopping);
+            let message = "the server is being stopped; ask again when it is back";
+            return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, message, 5));
         }
         state.waiting.retain(|job| !job.answer.is_abandoned());
         let free = self.limits.sessions.saturating_sub(state.running);
         if state.waiting.len() + jobs.len() > self.limits.queue + free {
             let seconds = state.wait_of(state.waiting.len() + 1, self.limits.sessions);
-            return Err(Refusal::Full { seconds });
+            let message = "the queue is full; ask again after the seconds of Retry-After";
+            let full = ApiError::busy(StatusCode::TOO_MANY_REQUESTS, message, seconds);
+            return Err(full.with_code("rate_limit_exceeded"));
         }
         state.waiting.extend(jobs);
         self.publish(&state);
@@ -664,6 +652,17 @@ impl State {
         let seconds = self.mean_seconds * place as f64 / sessions as f64;
         (seconds.ceil() as u64).clamp(1, 60)
     }
+}
+
+/// The error of a job that may take more memory than there is for those of all.
+fn too_large(needed: usize, memory: usize) -> ApiError {
+    ApiError::invalid(format!(
+        "keys and values of the prompt and its answer may take {:.1} MB, more than the {:.1} MB that the server has \
+         for those of all answers; ask for fewer tokens, shorten the prompt, or raise the server's --cache-memory",
+        needed as f64 / 1e6,
+        memory as f64 / 1e6
+    ))
+    .with_code("context_length_exceeded")
 }
 
 /// What `work` returns; nothing if it panics.

@@ -20,7 +20,7 @@ use crate::budget::Held;
 use crate::error::{json_text, ApiError, ApiResult};
 use crate::owner::Owner;
 use crate::prompt_length::too_long;
-use crate::scheduler::{Job, Refusal};
+use crate::scheduler::Job;
 use crate::token_text::TokenTexts;
 
 /// Which interface a response is for.
@@ -77,7 +77,9 @@ impl Asking {
         let answers = questions.len() * asked.choices;
         let most = app.limits.queue + app.limits.sessions;
         if answers > most {
-            return Err(too_many(most));
+            return Err(ApiError::invalid(format!(
+                "the request asks for more answers at once than the queue ever holds, which is {most}; ask for fewer"
+            )));
         }
         for question in &questions {
             let Prompt { source, context } = &question.prompt;
@@ -145,12 +147,6 @@ impl Asking {
     }
 }
 
-fn too_many(most: usize) -> ApiError {
-    ApiError::invalid(format!(
-        "the request asks for more answers at once than the queue ever holds, which is {most}; ask for fewer"
-    ))
-}
-
 /// Answers a request that `read` understands, at once or as a stream.
 pub(crate) async fn answer(
     app: Arc<App>,
@@ -205,35 +201,11 @@ fn submit(
         });
         receivers.push(receiver);
     }
-    app.scheduler.submit(jobs).map_err(|refusal| {
+    let submitted = app.scheduler.submit(jobs);
+    submitted.inspect_err(|_| {
         app.metrics.refused.inc();
-        refused(refusal)
     })?;
     Ok(receivers)
-}
-
-fn refused(refusal: Refusal) -> ApiError {
-    match refusal {
-        Refusal::TooMany { most } => too_many(most),
-        Refusal::TooLong { needed, memory } => ApiError::invalid(format!(
-            "keys and values of the prompt and its answer may take {:.1} MB, more than the {:.1} MB that the server has \
-             for those of all answers; ask for fewer tokens, shorten the prompt, or raise the server's --cache-memory",
-            needed as f64 / 1e6,
-            memory as f64 / 1e6
-        ))
-        .with_code("context_length_exceeded"),
-        Refusal::Full { seconds } => ApiError::busy(
-            StatusCode::TOO_MANY_REQUESTS,
-            "the queue is full; ask again after the seconds of Retry-After",
-            seconds,
-        )
-        .with_code("rate_limit_exceeded"),
-        Refusal::Stopping => ApiError::busy(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the server is being stopped; ask again when it is back",
-            5,
-        ),
-    }
 }
 
 /// Waits for all choices, which are written as text as soon as they are complete.
