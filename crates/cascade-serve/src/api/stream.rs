@@ -33,8 +33,6 @@ struct Chunks {
     events: SelectAll<Events>,
     choices: Vec<Choice>,
     usage: Usage,
-    /// Choices that have not ended.
-    left: usize,
     deadline: Instant,
     ready: VecDeque<Bytes>,
     /// Whether the first chunk is made.
@@ -63,7 +61,6 @@ pub(crate) fn response(
     let mut chunks = Chunks {
         usage: asking.usage(),
         choices: vec![Choice::default(); receivers.len()],
-        left: receivers.len(),
         events: events(receivers),
         app,
         asking,
@@ -242,16 +239,10 @@ impl Chunks {
         let mut choice = self.choice(index, &rest, Value::Null, finish_reason(finish).into());
         choice["stop_reason"] = stop_reason(finish).into();
         self.send_choice(choice, None);
-        self.left -= 1;
-        if self.left == 0 {
-            self.finish();
-        }
     }
 
+    /// Ends the stream, after the last event of the last choice.
     fn finish(&mut self) {
-        if self.ended {
-            return;
-        }
         self.ended = true;
         if self.options.include_usage {
             let mut chunk = self.chunk(json!([]));
