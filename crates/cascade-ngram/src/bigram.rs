@@ -1,6 +1,5 @@
 //! Drafting from a bigram table alone.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::branches::Branches;
 use crate::config::{
-    is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+    is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
+    TableLocator,
 };
 use crate::NgramTable;
 
@@ -113,10 +113,7 @@ impl DrafterConfig for BigramConfig {
         format!("width {}", self.width)
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             width: draw(1..4),
             ..self.clone()

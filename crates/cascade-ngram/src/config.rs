@@ -89,14 +89,14 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync + erased_serde::Serializ
     /// The drafter with other values of the settings that shape drafts, each drawn by `draw` from a
     /// range. They change the speed of a generation and not its answer, which tests show
     /// with this.
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         let _ = draw;
         None
     }
 }
+
+/// Draws a number from a range.
+pub type Draw<'a> = dyn FnMut(Range<usize>) -> usize + 'a;
 
 erased_serde::serialize_trait_object!(DrafterConfig);
 

@@ -36,8 +36,8 @@ pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{Bigram, BigramConfig};
 pub use builtin::Builtin;
 pub use config::{
-    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError, Resources,
-    TableLocator,
+    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Draw, Keyed, OpenError,
+    Resources, TableLocator,
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, Occurrence};

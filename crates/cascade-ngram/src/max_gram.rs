@@ -1,7 +1,6 @@
 //! Max-Gram: copies what followed the longest match (Cascade Speculative Drafting, §3.3 and
 //! Appendix A).
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     branches::{earlier_ends, Branches},
     config::{
-        is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError,
+        is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError,
         Resources, TableLocator,
     },
     Match, NgramTable, SuffixAutomaton,
@@ -95,10 +94,7 @@ impl DrafterConfig for MaxGramConfig {
         format!("branches {}, width {}", self.branches, self.width)
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             branches: draw(1..5),
             width: draw(1..4),
@@ -272,8 +268,7 @@ impl MaxGram {
 impl Drafter for MaxGram {
     fn set_source(&mut self, source: &[TokenId]) {
         // The corpus follows with the next proposal: an equal source is found again there.
-        self.source.clear();
-        self.source.extend_from_slice(source);
+        source.clone_into(&mut self.source);
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {

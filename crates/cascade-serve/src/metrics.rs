@@ -7,6 +7,7 @@ mod forwards;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use cascade_config::LevelInfo;
 use cascade_engine::StepReport;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +19,7 @@ use prometheus_client::registry::{Metric, Registry};
 pub(crate) use self::forwards::Forwards;
 use crate::answer::{finish_reason, Done};
 use crate::cache_room::CacheLoad;
+use crate::served::Served;
 
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
@@ -36,13 +38,13 @@ macro_rules! metrics {
 
         impl Metrics {
             /// Metrics of a model and its levels, and of the forwards of all answers.
-            pub(crate) fn new(model: &str, levels: &[String], forwards: &Forwards) -> Self {
+            pub(crate) fn new(model: &str, served: &Served) -> Self {
                 let mut registry = Registry::default();
                 let model = ("model_name".into(), model.to_owned().into());
                 let own = registry.sub_registry_with_label(model);
                 $(let $field = registered(own, $name, $help, metrics!(@ $kind $(= $new)?));)*
-                let levels = level_counters(own, levels);
-                forwards.register(own);
+                let levels = level_counters(own, &served.levels);
+                served.forwards.register(own);
                 Self { registry, levels, $($field,)* }
             }
         }
@@ -186,7 +188,7 @@ impl Metrics {
     }
 }
 
-fn level_counters(registry: &mut Registry, levels: &[String]) -> Vec<LevelCounters> {
+fn level_counters(registry: &mut Registry, levels: &[LevelInfo]) -> Vec<LevelCounters> {
     let mut family = |name: &str, help: &str| {
         registered(registry, name, help, Family::<Labels, Counter>::default())
     };
@@ -206,8 +208,8 @@ fn level_counters(registry: &mut Registry, levels: &[String]) -> Vec<LevelCounte
         "Time of the level",
         seconds,
     );
-    let counters = levels.iter().enumerate().map(|(index, name)| {
-        let labels = vec![("level", index.to_string()), ("name", name.clone())];
+    let counters = levels.iter().enumerate().map(|(index, level)| {
+        let labels = vec![("level", index.to_string()), ("name", level.name.clone())];
         LevelCounters {
             drafted: drafted.get_or_create(&labels).clone(),
             accepted: accepted.get_or_create(&labels).clone(),

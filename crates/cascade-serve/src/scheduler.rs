@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
-use cascade_models::{Participant, Running as TakesPart, SharedPrefixes};
+use cascade_models::{Participant, SharedPrefixes};
 
 use crate::answer::{AnswerSender, Done, Event, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};
@@ -89,8 +89,6 @@ struct Running {
     generation: Generation<Cascade>,
     participant: Participant,
     lease: Lease,
-    /// For as long as forwards wait for its calls.
-    takes_part: Option<TakesPart>,
     /// Tokens of the prompt that the owner has asked about before, at most.
     known: usize,
     /// Log probabilities of the prompt as far as they are known, until all are; `None` if none are
@@ -119,8 +117,7 @@ struct Admission {
     idle: Option<IdleSession>,
     /// The one that makes room.
     evicted: Option<IdleSession>,
-    /// Memory for it.
-    reservation: Arc<Reservation>,
+    lease: Lease,
     /// What the owner's answers have read.
     prefixes: Arc<SharedPrefixes>,
     /// Whether that is the owner's own.
@@ -215,7 +212,7 @@ impl Scheduler {
     pub(crate) fn cache_load(&self) -> CacheLoad {
         let reserved = lock(&self.state).reservations.left();
         CacheLoad {
-            in_use: self.served.caches().bytes(),
+            in_use: self.served.caches.bytes(),
             reserved,
             limit: self.limits.cache_memory,
         }
@@ -276,7 +273,7 @@ impl Scheduler {
     /// overtakes it.
     fn admit(&self, state: &mut State) -> Option<Admission> {
         let job = state.next_job(self.limits.sessions)?;
-        let room = state.running + state.pool.len() < self.limits.sessions;
+        let room = state.running + state.pool.idle.len() < self.limits.sessions;
         let idle = state.pool.take(&job.settings, &job.prompt, job.owner, room);
         let needed = self.needed(&job);
         if !self.make_room(state, needed, idle.as_ref()) {
@@ -285,11 +282,14 @@ impl Scheduler {
             return None;
         }
         state.running += 1;
-        let full = idle.is_none() && state.running + state.pool.len() > self.limits.sessions;
+        let full = idle.is_none() && state.running + state.pool.idle.len() > self.limits.sessions;
         let participant = idle.as_ref().map(|idle| &idle.participant);
         Some(Admission {
             evicted: full.then(|| state.pool.evict()).flatten(),
-            reservation: state.reservations.add(needed, participant),
+            lease: Lease {
+                started: Instant::now(),
+                reservation: state.reservations.add(needed, participant),
+            },
             prefixes: state.scopes.of(job.owner),
             are_own: !state.scopes.has_others(job.owner),
             job,
@@ -299,9 +299,8 @@ impl Scheduler {
 
     /// Bytes of keys and values that a job may need.
     fn needed(&self, job: &Job) -> usize {
-        let caches = self.served.caches();
-        let tokens = job.options.max_new_tokens;
-        caches.needed(&job.prompt, tokens, job.settings.max_nodes())
+        let (tokens, nodes) = (job.options.max_new_tokens, job.settings.max_nodes);
+        self.served.caches.needed(&job.prompt, tokens, nodes)
     }
 
     /// Makes room for a job that needs so much memory and goes on with what `own` has: ends idle
@@ -313,12 +312,12 @@ impl Scheduler {
         let bytes = |idle: &IdleSession| idle.participant.cache_bytes();
         let more = needed.saturating_sub(own.map_or(0, bytes));
         let free = |state: &State| {
-            let taken = self.served.caches().bytes() + state.reservations.left();
+            let taken = self.served.caches.bytes() + state.reservations.left();
             limit.saturating_sub(taken)
         };
         // One that is alone has been found to fit.
         let alone = state.running == 0;
-        let idle: usize = state.pool.iter().map(bytes).sum();
+        let idle: usize = state.pool.idle.iter().map(bytes).sum();
         if more > free(state) + idle && !alone {
             return false;
         }
@@ -337,16 +336,11 @@ impl Scheduler {
             job,
             idle,
             evicted,
-            reservation,
+            lease,
             prefixes,
             are_own,
         } = admission;
         drop(evicted);
-        let started = Instant::now();
-        let lease = Lease {
-            started,
-            reservation,
-        };
         if job.answer.is_abandoned() {
             return self.release(idle, &lease);
         }
@@ -370,10 +364,9 @@ impl Scheduler {
                     job,
                     generation,
                     participant,
-                    lease,
-                    takes_part: None,
                     first_token: None,
-                    last_token: started,
+                    last_token: lease.started,
+                    lease,
                 };
                 if self.shares_forwards {
                     self.drive(running)
@@ -416,14 +409,14 @@ impl Scheduler {
 
     /// Takes all steps of a generation. The forwards of the others wait for its calls.
     fn drive(&self, mut running: Running) {
-        running.takes_part = Some(running.participant.running());
+        let takes_part = running.participant.running();
         let outcome = loop {
             match self.timed(|| self.step(&mut running)) {
                 Outcome::Ongoing => {}
                 outcome => break outcome,
             }
         };
-        running.takes_part = None;
+        drop(takes_part);
         self.timed(|| self.end(running, outcome));
     }
 
@@ -623,7 +616,7 @@ impl Scheduler {
 
     fn publish(&self, state: &State) {
         self.metrics
-            .load(state.running, state.waiting.len(), state.pool.len());
+            .load(state.running, state.waiting.len(), state.pool.idle.len());
     }
 }
 

@@ -46,21 +46,23 @@ pub(crate) struct Conversation {
 
 /// A model that is served: weights and tables are loaded once, and sessions are made of them.
 pub struct Served {
-    config: Config,
+    pub(crate) config: Config,
     pool: ModelPool,
     template: Option<ChatTemplate>,
     codec: Arc<dyn TextCodec>,
-    tokenizer: Tokenizer,
+    pub(crate) tokenizer: Tokenizer,
     architecture: Architecture,
     positions: Option<usize>,
     vocab_size: usize,
     /// Bytes of the longest token.
     longest_token: usize,
-    levels: Vec<LevelInfo>,
+    pub(crate) levels: Vec<LevelInfo>,
     created: u64,
     batcher: Batcher,
-    forwards: Forwards,
-    caches: CacheUse,
+    /// The forwards of all answers, as they are counted.
+    pub(crate) forwards: Forwards,
+    /// The memory of keys and values.
+    pub(crate) caches: CacheUse,
     /// Whether sessions compute together; otherwise they take turns.
     shares_forwards: bool,
     first: std::sync::Mutex<Option<(Cascade, Participant)>>,
@@ -179,11 +181,6 @@ impl Served {
         }
     }
 
-    /// The memory of keys and values.
-    pub(crate) fn caches(&self) -> &CacheUse {
-        &self.caches
-    }
-
     /// What should be said of limits that these models do not fit: in sentences.
     ///
     /// # Errors
@@ -234,18 +231,6 @@ impl Served {
         })
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub(crate) fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
-    }
-
-    pub(crate) fn level_names(&self) -> Vec<String> {
-        self.levels.iter().map(|level| level.name.clone()).collect()
-    }
-
     /// Tokens of a prompt and its answer at most.
     pub(crate) fn max_context(&self, limit: usize) -> usize {
         self.positions.unwrap_or(usize::MAX).min(limit)
@@ -272,11 +257,6 @@ impl Served {
         let assembly = Assembly::of(&config).chat(template).sharing(&participant);
         let cascade = self.pool.assemble(assembly)?.cascade;
         Ok((cascade, participant))
-    }
-
-    /// The forwards of all answers, as they are counted.
-    pub(crate) fn forwards(&self) -> &Forwards {
-        &self.forwards
     }
 
     /// Whether prompts are read by an encoder.

@@ -18,7 +18,8 @@ pub(crate) struct SpeculationSettings {
     schedule: ScheduleConfig,
     lenience: Lenience,
     placement: Placement,
-    max_nodes: usize,
+    /// Nodes of a tree at most.
+    pub(crate) max_nodes: usize,
     /// The branching of all neural drafters, in place of each one's own.
     branching: Option<Branching>,
     /// Whether the end token of the chat template ends an answer too.
@@ -43,11 +44,6 @@ impl SpeculationSettings {
             branching: None,
             chat,
         }
-    }
-
-    /// Nodes of a tree at most.
-    pub(crate) fn max_nodes(&self) -> usize {
-        self.max_nodes
     }
 
     /// The configuration with these settings.

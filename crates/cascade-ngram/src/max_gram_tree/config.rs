@@ -1,7 +1,6 @@
 //! The Max-Gram tree as an entry of a configuration.
 
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::hints::MOST_HINTS;
 use super::{MaxGramTree, Weights};
 use crate::config::{
-    is_default, is_one, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources,
+    is_default, is_one, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
     TableLocator, Within,
 };
 
@@ -159,10 +158,7 @@ impl DrafterConfig for MaxGramTreeConfig {
         )
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             min_probability: [0.0, 0.02, 0.3][draw(0..3)],
             session_tokens: [0, 40, 1 << 18][draw(0..3)],

@@ -254,8 +254,7 @@ fn keys_after(observation: &Observation<'_>, node: Option<NodeId>) -> Keys {
 
 impl Drafter for MaxGramTree {
     fn set_source(&mut self, source: &[TokenId]) {
-        self.source.clear();
-        self.source.extend_from_slice(source);
+        source.clone_into(&mut self.source);
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {

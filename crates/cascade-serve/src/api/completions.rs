@@ -100,7 +100,7 @@ fn question(app: &App, prompt: Prompt, echo: bool, waiting: &Waiting) -> ApiResu
             app.served.check_tokens(&tokens).map_err(wrong)?;
             let text = app
                 .served
-                .tokenizer()
+                .tokenizer
                 .decode(&tokens)
                 .map_err(|error| wrong(error.to_string()))?;
             (app.served.prompt_of(tokens), text)

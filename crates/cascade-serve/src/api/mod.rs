@@ -78,7 +78,7 @@ impl App {
         options: &ServeOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
-            texts: TokenTexts::new(served.tokenizer()),
+            texts: TokenTexts::new(&served.tokenizer),
             bodies: Bodies::new(&options.limits),
             reading: Reading::new(),
             responses: Budget::new(options.limits.responses),
