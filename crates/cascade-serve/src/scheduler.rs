@@ -120,8 +120,8 @@ struct Admission {
     lease: Lease,
     /// What the owner's answers have read.
     prefixes: Arc<SharedPrefixes>,
-    /// Whether that is the owner's own.
-    are_own: bool,
+    /// Tokens of the prompt that the owner has asked about before, at most.
+    known: usize,
 }
 
 /// What became of a step.
@@ -291,7 +291,7 @@ impl Scheduler {
                 reservation: state.reservations.add(needed, participant),
             },
             prefixes: state.scopes.of(job.owner),
-            are_own: !state.scopes.has_others(job.owner),
+            known: known_tokens(&job, idle.as_ref(), !state.scopes.has_others(job.owner)),
             job,
             idle,
         })
@@ -338,29 +338,20 @@ impl Scheduler {
             evicted,
             lease,
             prefixes,
-            are_own,
+            known,
         } = admission;
         drop(evicted);
         if job.answer.is_abandoned() {
             return self.release(idle, &lease);
         }
-        let own = idle.as_ref().filter(|idle| idle.owner == Some(job.owner));
-        // Of a session that is nobody's, the warm-up has read the start token.
-        let is_nobodys = idle.as_ref().is_some_and(|idle| idle.owner.is_none());
-        let known = match (are_own && !is_nobodys, own) {
-            (true, _) => usize::MAX,
-            (false, None) => 0,
-            (false, Some(own)) => common_prefix(&own.context, &job.prompt.context),
-        };
-        let knows_owner = own.is_some();
+        let owner = Some(job.owner);
+        let knows_owner = idle.as_ref().is_some_and(|idle| idle.owner == owner);
         match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
             Some(Ok((generation, participant))) => {
                 lease.reservation.is_for(&participant);
-                let prompt_scores = job.prompt_logprobs.map(|_| Vec::new());
                 let running = Running {
-                    // A prompt that is scored is computed anew.
-                    known: if prompt_scores.is_some() { 0 } else { known },
-                    prompt_scores,
+                    known,
+                    prompt_scores: job.prompt_logprobs.map(|_| Vec::new()),
                     job,
                     generation,
                     participant,
@@ -375,8 +366,10 @@ impl Scheduler {
                 }
             }
             failed => {
-                let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
-                self.fail(job.answer, failure);
+                self.fail(
+                    job.answer,
+                    failed.and_then(Result::err).unwrap_or(Failure::Lost),
+                );
                 self.release(None, &lease);
             }
         }
@@ -670,6 +663,20 @@ fn refused(error: Error) -> Failure {
             Failure::Settings(source.to_string())
         }
         error => Failure::Model(error.to_string()),
+    }
+}
+
+/// Tokens of a job's prompt that its owner has asked about before, at most, if the job goes on with
+/// an idle session; `are_own` says whether what the session finds is the owner's own.
+fn known_tokens(job: &Job, idle: Option<&IdleSession>, are_own: bool) -> usize {
+    // Of a session that is nobody's, the warm-up has read the start token.
+    let is_nobodys = idle.is_some_and(|idle| idle.owner.is_none());
+    match idle.filter(|idle| idle.owner == Some(job.owner)) {
+        // A prompt that is scored is computed anew.
+        _ if job.prompt_logprobs.is_some() => 0,
+        _ if are_own && !is_nobodys => usize::MAX,
+        None => 0,
+        Some(own) => common_prefix(&own.context, &job.prompt.context),
     }
 }
 

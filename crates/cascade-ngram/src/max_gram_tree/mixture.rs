@@ -92,9 +92,7 @@ impl<'a> Mixture<'a> {
         newest_first: impl Iterator<Item = TokenId>,
         advised: &'a [Choice],
     ) -> Self {
-        let mut newest = [0; LONGEST];
-        let places = newest.iter_mut().zip(newest_first);
-        let length = places.map(|(place, token)| *place = token).count();
+        let (newest, length) = as_array(newest_first);
         let newest_first = &newest[..length];
         let mut mixture = Self {
             evidence: [const { None }; MOST],
@@ -234,6 +232,14 @@ impl<'a> Mixture<'a> {
         }
         gradient
     }
+}
+
+/// The newest tokens, as many as contexts have, and their number.
+fn as_array(newest_first: impl Iterator<Item = TokenId>) -> ([TokenId; LONGEST], usize) {
+    let mut newest = [0; LONGEST];
+    let places = newest.iter_mut().zip(newest_first);
+    let length = places.map(|(place, token)| *place = token).count();
+    (newest, length)
 }
 
 /// The slope of the logarithm of a probability by each weight that it depends on.
