@@ -344,9 +344,7 @@ impl Scheduler {
         if job.answer.is_abandoned() {
             return self.release(idle, &lease);
         }
-        let owner = Some(job.owner);
-        let knows_owner = idle.as_ref().is_some_and(|idle| idle.owner == owner);
-        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
+        match self.timed(|| guarded(|| self.generation(&job, idle, prefixes))) {
             Some(Ok((generation, participant))) => {
                 lease.reservation.is_for(&participant);
                 let running = Running {
@@ -366,10 +364,8 @@ impl Scheduler {
                 }
             }
             failed => {
-                self.fail(
-                    job.answer,
-                    failed.and_then(Result::err).unwrap_or(Failure::Lost),
-                );
+                let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
+                self.fail(job.answer, failure);
                 self.release(None, &lease);
             }
         }
@@ -381,12 +377,11 @@ impl Scheduler {
         &self,
         job: &Job,
         idle: Option<IdleSession>,
-        knows_owner: bool,
         prefixes: Arc<SharedPrefixes>,
     ) -> Result<(Generation<Cascade>, Participant), Failure> {
         let (cascade, participant) = match idle {
             Some(mut idle) => {
-                if !knows_owner {
+                if idle.owner != Some(job.owner) {
                     idle.cascade.forget_texts();
                 }
                 (idle.cascade, idle.participant)
