@@ -23,49 +23,33 @@ pub struct Cascade {
     engine: Mutex<Option<cascade::Cascade>>,
     names: Vec<String>,
     architecture: Architecture,
-    settings: GenerationSettings,
-    fault: Fault,
-    chat: Option<ChatTemplate>,
-    #[pyo3(get)]
-    warnings: Vec<String>,
-    #[pyo3(get)]
-    notes: Vec<String>,
-}
-
-/// What a cascade was made with, besides the engine.
-pub struct Made {
-    pub architecture: Architecture,
     pub settings: GenerationSettings,
     pub fault: Fault,
     pub chat: Option<ChatTemplate>,
+    #[pyo3(get)]
     pub warnings: Vec<String>,
+    #[pyo3(get)]
     pub notes: Vec<String>,
 }
 
 impl Cascade {
-    pub fn new(engine: cascade::Cascade, made: Made) -> Self {
+    /// A cascade without a chat template, with the usual settings.
+    pub fn new(engine: cascade::Cascade, architecture: Architecture) -> Self {
+        let names = engine.level_names().into_iter();
         Self {
-            names: engine
-                .level_names()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            names: names.map(str::to_owned).collect(),
             engine: Mutex::new(Some(engine)),
-            architecture: made.architecture,
-            settings: made.settings,
-            fault: made.fault,
-            chat: made.chat,
-            warnings: made.warnings,
-            notes: made.notes,
+            architecture,
+            settings: GenerationSettings::default(),
+            fault: Fault::default(),
+            chat: None,
+            warnings: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
     pub fn names(&self) -> Vec<String> {
         self.names.clone()
-    }
-
-    pub fn fault(&self) -> &Fault {
-        &self.fault
     }
 
     pub fn put_back(&self, engine: cascade::Cascade) {
@@ -200,15 +184,10 @@ impl Cascade {
         let builder = scheduled(builder, k, schedule, &fault)?;
         let engine = builder.build().map_err(to_python);
         fault.check()?;
-        let made = Made {
-            architecture,
-            settings: GenerationSettings::default(),
+        Ok(Self {
             fault,
-            chat: None,
-            warnings: Vec::new(),
-            notes: Vec::new(),
-        };
-        Ok(Self::new(engine?, made))
+            ..Self::new(engine?, architecture)
+        })
     }
 
     #[getter]

@@ -12,8 +12,8 @@ use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::cascade::{Cascade, Made};
-use crate::error::{to_python, Fault};
+use crate::cascade::Cascade;
+use crate::error::to_python;
 use crate::parts::lenience;
 use crate::scorer::PyScorer;
 
@@ -193,15 +193,12 @@ impl Config {
                 }
             };
             let assembled = pool.assemble(assembly).map_err(to_python)?;
-            let made = Made {
-                architecture,
-                settings: config.generation.clone(),
-                fault: Fault::default(),
-                chat,
-                warnings: assembled.warnings,
-                notes: assembled.notes,
-            };
-            Ok(Cascade::new(assembled.cascade, made))
+            let mut cascade = Cascade::new(assembled.cascade, architecture);
+            cascade.settings = config.generation.clone();
+            cascade.chat = chat;
+            cascade.warnings = assembled.warnings;
+            cascade.notes = assembled.notes;
+            Ok(cascade)
         })
     }
 

@@ -8,7 +8,6 @@ use serde_json::{json, Value};
 
 use crate::config::Config;
 use crate::error::to_python;
-use crate::json::object;
 
 /// See the stubs.
 #[pyfunction]
@@ -61,7 +60,8 @@ pub(crate) fn dataset<'py>(
         .iter()
         .map(row)
         .collect::<cascade_eval::Result<Vec<_>>>();
-    object(py, &rows.map_err(to_python)?)
+    let rows = Value::from(rows.map_err(to_python)?).to_string();
+    py.import("json")?.call_method1("loads", (rows,))
 }
 
 fn unknown(name: &str) -> PyErr {

@@ -11,7 +11,6 @@ mod config;
 mod dataset;
 mod drafter;
 mod error;
-mod json;
 mod native;
 mod options;
 mod output;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cascade::config::{model_source, Neural};
 use cascade::ngram::{
-    MaxGram, MaxGramOptions, MaxGramTree, MaxGramTreeOptions, NgramTable, Occurrence, PromptLookup,
+    DrafterFactory, MaxGram, MaxGramConfig, MaxGramTree, MaxGramTreeConfig, NgramTable, Occurrence,
+    PromptLookup,
 };
 use cascade::{AssembleOptions, Budget, Drafter, Observation, TokenId, TokenTree};
 use numpy::{AllowTypeChange, PyArrayLike1};
@@ -16,38 +17,36 @@ use crate::error::to_python;
 use crate::tree::Tree;
 
 type Tokens<'py> = PyArrayLike1<'py, TokenId, AllowTypeChange>;
-type Make = Arc<dyn Fn() -> Box<dyn Drafter + Send> + Send + Sync>;
 
 /// A drafter of the library; see the stubs.
 #[pyclass(module = "cascade_decoding", frozen)]
 pub struct NativeDrafter {
     #[pyo3(get)]
     name: &'static str,
-    make: Make,
+    factory: Arc<dyn DrafterFactory>,
     /// Makes those that share a session with `own`.
-    fork: Make,
+    forks: Arc<dyn DrafterFactory>,
     own: Mutex<Box<dyn Drafter + Send>>,
 }
 
 impl NativeDrafter {
-    fn new(
-        name: &'static str,
-        make: impl Fn() -> Box<dyn Drafter + Send> + Send + Sync + 'static,
-    ) -> Self {
-        let own = Mutex::new(make());
-        let make: Make = Arc::new(make);
-        let fork = Arc::clone(&make);
+    fn new(name: &'static str, factory: impl DrafterFactory + 'static) -> Self {
+        let factory: Arc<dyn DrafterFactory> = Arc::new(factory);
         Self {
             name,
-            make,
-            fork,
-            own,
+            own: Mutex::new(factory.drafter()),
+            forks: Arc::clone(&factory),
+            factory,
         }
     }
 
     /// A fresh one with the same settings, for a cascade.
     pub fn level(&self) -> Box<dyn Drafter + Send> {
-        (self.make)()
+        self.factory.drafter()
+    }
+
+    fn drafter(&self) -> std::sync::MutexGuard<'_, Box<dyn Drafter + Send>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,15 +74,13 @@ impl NativeDrafter {
                 )))
             }
         };
-        let options = MaxGramOptions {
+        let options = MaxGramConfig {
             occurrence,
             min_match,
             branches,
-            ..MaxGramOptions::default()
+            ..MaxGramConfig::default()
         };
-        Ok(Self::new("max-gram", move || {
-            Box::new(MaxGram::new().with_options(options))
-        }))
+        Ok(Self::new("max-gram", MaxGram::new().with_options(options)))
     }
 
     #[staticmethod]
@@ -95,14 +92,14 @@ impl NativeDrafter {
         session_tokens: Option<usize>,
         min_probability: Option<f32>,
     ) -> PyResult<Self> {
-        let defaults = MaxGramTreeOptions::default();
+        let defaults = MaxGramTreeConfig::default();
         let min_probability = min_probability.unwrap_or(defaults.min_probability);
         if !(0.0..=1.0).contains(&min_probability) {
             return Err(PyValueError::new_err(format!(
                 "min_probability is {min_probability}; give a number from 0 to 1"
             )));
         }
-        let options = MaxGramTreeOptions {
+        let options = MaxGramTreeConfig {
             session_tokens: session_tokens.unwrap_or(defaults.session_tokens),
             min_probability,
             ..defaults
@@ -117,34 +114,28 @@ impl NativeDrafter {
             )))
             }
         };
-        let first = MaxGramTree::new(options, table.clone());
-        let drafter = Self::new("max-gram-tree", move || {
-            Box::new(MaxGramTree::new(options, table.clone()))
-        });
-        let own: Box<dyn Drafter + Send> = Box::new(first.for_another_text());
+        let first = MaxGramTree::new(options, table);
+        let new = Self::new("max-gram-tree", first.clone());
         Ok(Self {
-            own: Mutex::new(own),
-            fork: Arc::new(move || -> Box<dyn Drafter + Send> {
-                Box::new(first.for_another_text())
-            }),
-            ..drafter
+            own: Mutex::new(Box::new(first.for_another_text())),
+            forks: Arc::new(move || first.for_another_text()),
+            ..new
         })
     }
 
     #[staticmethod]
     #[pyo3(signature = (*, max_ngram=3, branches=1))]
     fn prompt_lookup(max_ngram: usize, branches: usize) -> Self {
-        Self::new("prompt-lookup", move || {
-            Box::new(PromptLookup::new(max_ngram).with_branches(branches))
-        })
+        let lookup = PromptLookup::new(max_ngram).with_branches(branches);
+        Self::new("prompt-lookup", move || lookup.clone())
     }
 
     fn fork(&self) -> Self {
         Self {
             name: self.name,
-            make: Arc::clone(&self.make),
-            fork: Arc::clone(&self.fork),
-            own: Mutex::new((self.fork)()),
+            factory: Arc::clone(&self.factory),
+            forks: Arc::clone(&self.forks),
+            own: Mutex::new(self.forks.drafter()),
         }
     }
 
@@ -189,11 +180,5 @@ impl NativeDrafter {
 
     fn __repr__(&self) -> String {
         format!("<{} drafter>", self.name)
-    }
-}
-
-impl NativeDrafter {
-    fn drafter(&self) -> std::sync::MutexGuard<'_, Box<dyn Drafter + Send>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
 //! What generations return.
 
-use cascade::{GenerationOutput, StepReport, TokenId, TokenLogprobs, Usage};
+use cascade::{GenerationOutput, LevelId, StepReport, TokenId, TokenLogprobs, Usage};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::tree::Tree;
 
@@ -39,10 +39,7 @@ impl Output {
 
     #[getter]
     fn proposers(&self) -> Vec<&str> {
-        let proposers = self.output.proposers.iter();
-        proposers
-            .map(|level| self.names[level.0].as_str())
-            .collect()
+        named(&self.names, self.output.proposers.iter())
     }
 
     #[getter]
@@ -159,10 +156,7 @@ impl Step {
 
     #[getter]
     fn proposers(&self) -> Vec<&str> {
-        let proposers = self.report.proposers.iter();
-        proposers
-            .map(|level| self.names[level.0].as_str())
-            .collect()
+        named(&self.names, self.report.proposers.iter())
     }
 
     #[getter]
@@ -187,9 +181,7 @@ impl Step {
     #[getter]
     fn draft_proposers(&self) -> Vec<&str> {
         let nodes = self.report.draft.iter();
-        nodes
-            .map(|node| self.names[node.proposer.0].as_str())
-            .collect()
+        named(&self.names, nodes.map(|node| &node.proposer))
     }
 
     #[getter]
@@ -212,13 +204,15 @@ impl Step {
 
     #[getter]
     fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let timings = PyDict::new(py);
         let own = &self.report.timings;
-        timings.set_item("drafting", own.drafting.as_secs_f64())?;
-        timings.set_item("forward", own.forward.as_secs_f64())?;
-        timings.set_item("verification", own.verification.as_secs_f64())?;
-        timings.set_item("emission", own.emission.as_secs_f64())?;
-        Ok(timings)
+        [
+            ("drafting", own.drafting),
+            ("forward", own.forward),
+            ("verification", own.verification),
+            ("emission", own.emission),
+        ]
+        .map(|(part, time)| (part, time.as_secs_f64()))
+        .into_py_dict(py)
     }
 
     #[getter]
@@ -239,6 +233,11 @@ impl Step {
             self.report.step.accepted
         )
     }
+}
+
+/// The names of levels.
+fn named<'a>(names: &'a [String], levels: impl Iterator<Item = &'a LevelId>) -> Vec<&'a str> {
+    levels.map(|level| names[level.0].as_str()).collect()
 }
 
 fn logprobs(own: &[TokenLogprobs]) -> Vec<(f64, Vec<(TokenId, f64)>)> {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::drafter::PyDrafter;
 use crate::error::{to_python, Fault};
 use crate::native::NativeDrafter;
-use crate::policy::{PySchedule, PyStopRule};
+use crate::policy::{Part, PySchedule, PyStopRule};
 use crate::scorer::PyScorer;
 
 /// A drafter as it is given: itself, or with a stop rule, `(drafter, rule)`.
@@ -22,7 +22,7 @@ pub(crate) fn add(
 ) -> PyResult<CascadeBuilder> {
     if let Ok((drafter, rule)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() {
         let builder = add(builder, &drafter, index, fault)?;
-        return Ok(builder.stop_rule(PyStopRule::new(&rule, fault.clone())?));
+        return Ok(builder.stop_rule(PyStopRule::new(&rule, fault)?));
     }
     let name = name_of(given)?.unwrap_or_else(|| format!("drafter {}", index + 1));
     if let Ok(native) = given.cast::<NativeDrafter>() {
@@ -32,7 +32,7 @@ pub(crate) fn add(
         return Ok(builder.neural(name, PyScorer::new(given)?));
     }
     if given.hasattr("propose")? {
-        return Ok(builder.statistical(name, PyDrafter::new(given, fault.clone())));
+        return Ok(builder.statistical(name, PyDrafter(Part::new(given, fault))));
     }
     Err(PyTypeError::new_err(format!(
         "drafters[{index}] is {}, which has neither `score` (a model) nor `propose` (a drafter)",
@@ -61,7 +61,7 @@ pub(crate) fn scheduled(
     };
     Ok(match schedule {
         None => builder,
-        Some(schedule) => builder.schedule(PySchedule::new(schedule, fault.clone())),
+        Some(schedule) => builder.schedule(PySchedule(Part::new(schedule, fault))),
     })
 }
 

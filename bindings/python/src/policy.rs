@@ -4,6 +4,7 @@ use cascade::{DraftedToken, LevelId, Outcome, Turn, TurnStart};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::{PyClass, PyClassInitializer};
 
 use crate::error::Fault;
 use crate::tree::Tree;
@@ -72,27 +73,14 @@ impl From<&cascade::DraftState<'_>> for DraftState {
 }
 
 /// The outcome of a review, as schedules and stop rules learn of it; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen)]
-pub struct Review {
-    #[pyo3(get)]
+#[pyclass(module = "cascade_decoding", frozen, get_all)]
+pub(crate) struct Review {
     reviewer: usize,
-    #[pyo3(get)]
     accepted: Vec<usize>,
-    #[pyo3(get)]
     next: u32,
-    #[pyo3(get)]
     rows: usize,
-    #[pyo3(get)]
     seconds: f64,
     draft: Tree,
-}
-
-#[pymethods]
-impl Review {
-    #[getter]
-    fn draft(&self) -> Tree {
-        self.draft.clone()
-    }
 }
 
 impl From<&Outcome<'_>> for Review {
@@ -108,32 +96,42 @@ impl From<&Outcome<'_>> for Review {
     }
 }
 
-/// A Python object with an optional method `observe`.
-struct Part {
+/// A Python object whose methods may fail, with an optional method `observe`.
+pub(crate) struct Part {
     object: Py<PyAny>,
     observes: bool,
     fault: Fault,
 }
 
 impl Part {
-    fn new(object: &Bound<'_, PyAny>, fault: Fault) -> Self {
+    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: &Fault) -> Self {
         Self {
             object: object.clone().unbind(),
             observes: object.hasattr("observe").unwrap_or(false),
-            fault,
+            fault: fault.clone(),
         }
     }
 
-    fn observe(&self, outcome: &Outcome<'_>) {
+    /// What the object says; `otherwise` after an exception, which is kept.
+    pub(crate) fn call<T>(
+        &self,
+        otherwise: T,
+        ask: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> T {
+        let said = Python::attach(|py| ask(self.object.bind(py)));
+        self.fault.keep(said, otherwise)
+    }
+
+    /// Tells the object what it observes, if it does.
+    pub(crate) fn observe<T: PyClass + Into<PyClassInitializer<T>>>(
+        &self,
+        seen: impl FnOnce(Python<'_>) -> T,
+    ) {
         if self.observes {
-            let told = Python::attach(|py| {
-                let review = Review::from(outcome);
-                self.object
-                    .bind(py)
-                    .call_method1("observe", (review,))
-                    .map(drop)
+            self.call((), |object| {
+                let seen = Bound::new(object.py(), seen(object.py()))?;
+                object.call_method1("observe", (seen,)).map(drop)
             });
-            self.fault.keep(told, ());
         }
     }
 }
@@ -146,7 +144,7 @@ pub(crate) struct PyStopRule {
 
 impl PyStopRule {
     /// Reads what it wants of each row.
-    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: Fault) -> PyResult<Self> {
+    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: &Fault) -> PyResult<Self> {
         let mut want = if object.getattr("probability")?.extract()? {
             cascade::Want::GATHERED
         } else {
@@ -173,50 +171,39 @@ impl cascade::StopRule for PyStopRule {
 
     /// After an exception it stops: the step ends soon, and raises it.
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
-        let stops = Python::attach(|py| {
-            let drafted = Drafted::new(py, drafted);
-            let stops = self.part.object.bind(py).call_method1("stop", (drafted,))?;
-            stops.is_truthy()
-        });
-        self.part.fault.keep(stops, true)
+        self.part.call(true, |object| {
+            let drafted = Drafted::new(object.py(), drafted);
+            object.call_method1("stop", (drafted,))?.is_truthy()
+        })
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
-        self.part.observe(outcome);
+        self.part.observe(|_| Review::from(outcome));
     }
 }
 
 /// A `cascade_decoding.Schedule`.
-pub(crate) struct PySchedule(Part);
-
-impl PySchedule {
-    pub(crate) fn new(object: &Bound<'_, PyAny>, fault: Fault) -> Self {
-        Self(Part::new(object, fault))
-    }
-}
+pub(crate) struct PySchedule(pub(crate) Part);
 
 impl cascade::Schedule for PySchedule {
     fn next(&mut self, reviewer: LevelId, state: &cascade::DraftState<'_>) -> Option<Turn> {
         let nodes = state.budget.nodes;
-        let turn = Python::attach(|py| {
+        self.0.call(None, |object| {
             let arguments = (reviewer.0, DraftState::from(state));
-            let turn = self.0.object.bind(py).call_method1("next", arguments)?;
+            let turn = object.call_method1("next", arguments)?;
             if turn.is_none() {
                 Ok(None)
             } else {
                 turn_of(&turn, reviewer, nodes).map(Some)
             }
-        });
-        self.0.fault.keep(turn, None)
+        })
     }
 
     fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        let pairs = Python::attach(|py| {
+        self.0.call(true, |object| {
             let arguments = (reviewer.0, drafter.0);
-            let pairs = self.0.object.bind(py).call_method1("may_pair", arguments)?;
-            pairs.is_truthy()
-        });
-        self.0.fault.keep(pairs, true)
+            object.call_method1("may_pair", arguments)?.is_truthy()
+        })
     }
 
     fn plans_joint_drafts(&self) -> bool {
@@ -224,7 +211,7 @@ impl cascade::Schedule for PySchedule {
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
-        self.0.observe(outcome);
+        self.0.observe(|_| Review::from(outcome));
     }
 }
 

@@ -34,7 +34,7 @@ impl Running {
             return Ok(None);
         };
         let report = py.detach(|| generation.step());
-        self.owner.get().fault().check()?;
+        self.owner.get().fault.check()?;
         let report = report.map_err(to_python)?;
         if let Some(report) = &report {
             self.logprobs.extend(report.logprobs.iter().cloned());
@@ -108,24 +108,11 @@ impl Stream {
     fn __next__(&self, py: Python<'_>) -> PyResult<Step> {
         let mut state = self.state()?;
         let step = state.running.step(py);
-        match step {
-            Ok(Some(report)) => {
-                let last = report.finish.is_some();
-                let names = state.running.owner.get().names();
-                if last {
-                    state.end(py)?;
-                }
-                Ok(Step::new(report, names))
-            }
-            Ok(None) => {
-                state.end(py)?;
-                Err(PyStopIteration::new_err(()))
-            }
-            Err(error) => {
-                state.end(py)?;
-                Err(error)
-            }
+        if !matches!(&step, Ok(Some(report)) if report.finish.is_none()) {
+            state.end(py)?;
         }
+        let report = step?.ok_or_else(|| PyStopIteration::new_err(()))?;
+        Ok(Step::new(report, state.running.owner.get().names()))
     }
 
     fn __enter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {

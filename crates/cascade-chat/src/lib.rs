@@ -2,7 +2,8 @@
 //! continue.
 //!
 //! * [`Message`]: what somebody said, as chat interfaces write it in JSON.
-//! * [`ChatTemplates`]: the templates that a model comes with, from `chat_template.jinja`,
+//! * [`ModelChat`]: the [templates](ChatTemplates) that a model comes with, from
+//!   `chat_template.jinja`,
 //!   `tokenizer_config.json` or `chat_template.json`.
 //! * [`ChatTemplate`]: one template, which [renders](ChatTemplate::render) messages. Its text is
 //!   the one that `apply_chat_template` of transformers gives.
@@ -51,7 +52,7 @@ mod weight;
 
 pub use error::{Error, Result};
 pub use message::{Message, Role};
-pub use source::{ChatFile, ChatTemplates};
+pub use source::{ChatFile, ChatTemplates, ModelChat};
 pub use template::ChatTemplate;
 pub use variables::Variables;
 

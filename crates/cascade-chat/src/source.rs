@@ -61,18 +61,29 @@ pub(crate) const SPECIAL_TOKENS: [&str; 7] = [
 /// What a model calls the template that is meant if none is named.
 const DEFAULT: &str = "default";
 
-impl ChatTemplates {
-    /// Reads the templates of a model's files; `place` is where these are, for messages. `None` if
-    /// they hold none. A `chat_template.jinja` takes precedence, as in transformers.
+/// What a model's files say about chats.
+#[derive(Clone, Debug)]
+pub struct ModelChat {
+    place: String,
+    files: Vec<(ChatFile, Vec<u8>)>,
+}
+
+impl ModelChat {
+    /// The files of a model; `place` is where these are, for messages.
+    pub fn new(place: impl Into<String>, files: Vec<(ChatFile, Vec<u8>)>) -> Self {
+        let place = place.into();
+        Self { place, files }
+    }
+
+    /// The templates; `None` if there are none. A `chat_template.jinja` takes precedence, as in
+    /// transformers.
     ///
     /// # Errors
     /// [`Error::File`] for a file that is not what it should be; [`Error::Syntax`] for a template
     /// that is not valid, whether it is asked for or not.
-    pub fn read(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<Option<Self>> {
-        let (tokens, sources) = gather(place, files)?;
-        let Some(sources) = sources else {
-            return Ok(None);
-        };
+    pub fn templates(&self) -> Result<Option<ChatTemplates>> {
+        let (tokens, sources) = self.gather()?;
+        let place = &self.place;
         let mut templates = BTreeMap::new();
         for (name, source, kind) in sources {
             let called = if name == DEFAULT {
@@ -83,23 +94,25 @@ impl ChatTemplates {
             let template = ChatTemplate::new(called, &source)?;
             templates.insert(name, template.with_special_tokens(tokens.clone()));
         }
-        let place = place.to_owned();
-        Ok(Some(Self { place, templates }))
+        Ok((!templates.is_empty()).then(|| ChatTemplates {
+            place: place.clone(),
+            templates,
+        }))
     }
 
-    /// What one tokenizer_config.json would say with all that a model's files say: the special
-    /// tokens that templates know by name, as texts, and `chat_template`, as a text or as a list
-    /// with names. What they do not have is absent.
+    /// What one tokenizer_config.json would say with all that the files say: the special tokens
+    /// that templates know by name, as texts, and `chat_template`, as a text or as a list with
+    /// names. What they do not have is absent.
     ///
     /// # Errors
     /// [`Error::File`] for a file that is not what it should be.
-    pub fn as_tokenizer_config(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<Value> {
-        let (tokens, sources) = gather(place, files)?;
-        let tokens = tokens.into_iter();
+    pub fn as_tokenizer_config(&self) -> Result<Value> {
+        let (tokens, sources) = self.gather()?;
         let mut config: serde_json::Map<String, Value> = tokens
+            .into_iter()
             .map(|(name, token)| (name, Value::String(token.to_string())))
             .collect();
-        let template = match sources.unwrap_or_default().as_slice() {
+        let template = match sources.as_slice() {
             [] => None,
             [(name, source, _)] if name == DEFAULT => Some(Value::String(source.clone())),
             several => {
@@ -113,34 +126,66 @@ impl ChatTemplates {
         Ok(Value::Object(config))
     }
 
-    /// Whether files hold a template, valid or not.
-    pub fn are_in(files: &[(ChatFile, Vec<u8>)]) -> bool {
-        files.iter().any(|(kind, bytes)| match kind {
+    /// Whether the files hold a template, valid or not.
+    pub fn has_template(&self) -> bool {
+        self.files.iter().any(|(kind, bytes)| match kind {
             ChatFile::Jinja => true,
             _ => serde_json::from_slice::<Value>(bytes)
                 .is_ok_and(|json| !json["chat_template"].is_null()),
         })
     }
 
-    /// A template from elsewhere with the special tokens of a model's files.
+    /// A template from elsewhere with the special tokens of the model.
     ///
     /// # Errors
-    /// [`Error::File`] for a file that is not JSON.
-    pub fn foreign(
-        template: ChatTemplate,
-        place: &str,
-        files: &[(ChatFile, Vec<u8>)],
-    ) -> Result<ChatTemplate> {
+    /// [`Error::File`] for a `tokenizer_config.json` that is not JSON.
+    pub fn adopt(&self, template: ChatTemplate) -> Result<ChatTemplate> {
         let mut tokens = BTreeMap::new();
         for kind in [ChatFile::TokenizerConfig, ChatFile::SpecialTokens] {
-            if let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) {
-                let json = parsed(&format!("{place}: {}", kind.name()), bytes)?;
-                note_special_tokens(&mut tokens, &json);
+            if let Some((file, bytes)) = self.file(kind) {
+                note_special_tokens(&mut tokens, &parsed(&file, bytes)?);
             }
         }
         Ok(template.with_special_tokens(tokens))
     }
 
+    /// A file, by its name for messages.
+    fn file(&self, kind: ChatFile) -> Option<(String, &[u8])> {
+        let (_, bytes) = self.files.iter().find(|(known, _)| *known == kind)?;
+        Some((format!("{}: {}", self.place, kind.name()), bytes))
+    }
+
+    /// What all files say together.
+    fn gather(&self) -> Result<(Tokens, Sources)> {
+        let mut tokens = BTreeMap::new();
+        let mut sources = Sources::new();
+        for kind in ChatFile::ALL {
+            let Some((file, bytes)) = self.file(kind) else {
+                continue;
+            };
+            let found = match kind {
+                ChatFile::Jinja => vec![(DEFAULT.to_owned(), text(&file, bytes)?)],
+                _ => {
+                    let json = parsed(&file, bytes)?;
+                    note_special_tokens(&mut tokens, &json);
+                    templates(&file, &json["chat_template"])?
+                }
+            };
+            if sources.is_empty() {
+                let found = found.into_iter();
+                sources.extend(found.map(|(name, source)| (name, source, kind)));
+            }
+        }
+        Ok((tokens, sources))
+    }
+}
+
+/// Special tokens by name.
+type Tokens = BTreeMap<String, JinjaValue>;
+/// Templates: names, sources, and the file that they are in.
+type Sources = Vec<(String, String, ChatFile)>;
+
+impl ChatTemplates {
     /// The template of a name, or the one that is meant if none is named.
     ///
     /// # Errors
@@ -158,36 +203,6 @@ impl ChatTemplates {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.templates.keys().map(String::as_str)
     }
-}
-
-/// Special tokens by name.
-type Tokens = BTreeMap<String, JinjaValue>;
-/// Templates: names, sources, and the file that they are in.
-type Sources = Vec<(String, String, ChatFile)>;
-
-/// What all files of a model say together; no templates if none has any.
-fn gather(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<(Tokens, Option<Sources>)> {
-    let mut tokens = BTreeMap::new();
-    let mut sources: Option<Sources> = None;
-    for kind in ChatFile::ALL {
-        let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) else {
-            continue;
-        };
-        let file = format!("{place}: {}", kind.name());
-        let found = match kind {
-            ChatFile::Jinja => vec![(DEFAULT.to_owned(), text(&file, bytes)?)],
-            _ => {
-                let json = parsed(&file, bytes)?;
-                note_special_tokens(&mut tokens, &json);
-                templates(&file, &json["chat_template"])?
-            }
-        };
-        if sources.is_none() && !found.is_empty() {
-            let found = found.into_iter();
-            sources = Some(found.map(|(name, source)| (name, source, kind)).collect());
-        }
-    }
-    Ok((tokens, sources))
 }
 
 fn text(file: &str, bytes: &[u8]) -> Result<String> {

@@ -269,11 +269,9 @@ fn charged_templates_say_what_the_library_says() {
 }
 
 fn read(files: &[(ChatFile, &str)]) -> Result<Option<ChatTemplates>> {
-    let files: Vec<_> = files
-        .iter()
-        .map(|(kind, text)| (*kind, text.as_bytes().to_vec()))
-        .collect();
-    ChatTemplates::read("a/b", &files)
+    let files = files.iter();
+    let files = files.map(|(kind, text)| (*kind, text.as_bytes().to_vec()));
+    ModelChat::new("a/b", files.collect()).templates()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, ModelChat};
+use cascade_config::{model_chat, AssembleOptions};
 use cascade_core::fs::Existing;
 use cascade_models::{
     check_quantized, locate, quantize, DType, HubOptions, LoadOptions, ModelFile, Quantized,
@@ -40,7 +40,7 @@ pub(crate) struct QuantizeArgs {
 pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
     let source = cascade_config::model_source(&args.model)?;
     let files = locate(&source, &LoadOptions::default())?;
-    let chat = ModelChat::of(&source, &AssembleOptions::default())?;
+    let chat = model_chat(&source, &AssembleOptions::default())?;
     let conversations = chat.as_tokenizer_config()?;
     let weights = files.weights.iter().filter_map(|file| match file {
         ModelFile::Disk(path) => Some(path.clone()),

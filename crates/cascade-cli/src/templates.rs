@@ -6,7 +6,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{
-    AssembleOptions, ChatTemplate, ChatTemplates, Config, Message, PromptError, Role, Variables,
+    AssembleOptions, ChatTemplate, Config, Message, ModelChat, PromptError, Role, Variables,
 };
 use cascade_core::Prompt;
 use cascade_engine::Cascade;
@@ -273,8 +273,9 @@ impl Asked<'_> {
             .extension()
             .is_some_and(|extension| extension == "json")
         {
-            let files = [(cascade_config::ChatFile::TokenizerConfig, bytes)];
-            let templates = ChatTemplates::read(&name, &files)?
+            let files = vec![(cascade_config::ChatFile::TokenizerConfig, bytes)];
+            let templates = ModelChat::new(&name, files)
+                .templates()?
                 .with_context(|| format!("--template: {name} has no \"chat_template\""))?;
             return Ok(templates.get(None)?.clone());
         }

@@ -8,7 +8,7 @@ use cascade_engine::{
     NeuralSpec, Options, Placement, Rule, StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{CacheType, DType, ModelSource};
-use cascade_ngram::{DrafterConfig, DrafterKey};
+use cascade_ngram::DrafterConfig;
 
 use crate::locator::last_part;
 use crate::{
@@ -426,10 +426,11 @@ impl Drafter {
     }
 
     /// A drafter from statistics, called what its kind is called by default.
-    pub fn statistical<C: DrafterConfig + DrafterKey>(config: C) -> Self {
+    pub fn statistical<C: DrafterConfig>(config: C) -> Self {
+        let config: Arc<dyn DrafterConfig> = Arc::new(config);
         Self::Statistical {
-            name: C::default_name(),
-            config: Arc::new(config),
+            name: config.own_name(),
+            config,
             stop_rule: None,
         }
     }

@@ -84,10 +84,10 @@ pub use assemble::{Assembled, Assembly, LevelInfo};
 pub use batch::Batch;
 pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{
-    ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role, Variables,
+    ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, ModelChat, Role, Variables,
 };
 pub use cascade_models::{DeviceSpec, Overcommit};
-pub use chat::ModelChat;
+pub use chat::model_chat;
 pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};

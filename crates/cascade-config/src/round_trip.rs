@@ -171,19 +171,17 @@ impl Draw {
     /// The fields of these settings are all drawn in `cascade-ngram`.
     fn statistical(&mut self) -> Drafter {
         match self.0.random_range(0..4) {
-            0 => {
-                let mut config = MaxGramConfig::default();
-                config.bigram = self.maybe(Self::table);
-                config.occurrence = self.of(&[Occurrence::Earliest, Occurrence::Latest]);
-                config.width = self.count();
-                Drafter::statistical(config)
-            }
-            1 => {
-                let mut config = MaxGramTreeConfig::default();
-                config.table = self.maybe(Self::table);
-                config.min_probability = self.share();
-                Drafter::statistical(config)
-            }
+            0 => Drafter::statistical(MaxGramConfig {
+                bigram: self.maybe(Self::table),
+                occurrence: self.of(&[Occurrence::Earliest, Occurrence::Latest]),
+                width: self.count(),
+                ..MaxGramConfig::default()
+            }),
+            1 => Drafter::statistical(MaxGramTreeConfig {
+                table: self.maybe(Self::table),
+                min_probability: self.share(),
+                ..MaxGramTreeConfig::default()
+            }),
             2 => {
                 let mut config = BigramConfig::new(self.table());
                 config.width = self.count();

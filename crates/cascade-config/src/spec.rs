@@ -198,16 +198,14 @@ impl CascadeSpec {
 impl TextDrafter {
     fn with_table(self, table: Option<TableLocator>) -> Drafter {
         match self {
-            Self::Tree => {
-                let mut config = MaxGramTreeConfig::default();
-                config.table = table;
-                Drafter::statistical(config)
-            }
-            Self::MaxGram => {
-                let mut config = MaxGramConfig::default();
-                config.bigram = table;
-                Drafter::statistical(config)
-            }
+            Self::Tree => Drafter::statistical(MaxGramTreeConfig {
+                table,
+                ..MaxGramTreeConfig::default()
+            }),
+            Self::MaxGram => Drafter::statistical(MaxGramConfig {
+                bigram: table,
+                ..MaxGramConfig::default()
+            }),
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::{hint::black_box, time::Duration};
 
 use cascade_core::{Budget, Drafter};
-use cascade_ngram::{MaxGram, MaxGramOptions, SuffixAutomaton};
+use cascade_ngram::{MaxGram, MaxGramConfig, SuffixAutomaton};
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -95,12 +95,12 @@ fn max_gram(criterion: &mut Criterion) {
             bencher.iter(|| search(black_box(&automaton)))
         });
 
-        let branches = MaxGramOptions {
+        let branches = MaxGramConfig {
             branches: 8,
-            ..MaxGramOptions::default()
+            ..MaxGramConfig::default()
         };
         for (name, options, budget) in [
-            ("propose", MaxGramOptions::default(), Budget::chain(BUDGET)),
+            ("propose", MaxGramConfig::default(), Budget::chain(BUDGET)),
             ("propose a tree", branches, TREE),
         ] {
             // A generation that goes on by one token at a time.

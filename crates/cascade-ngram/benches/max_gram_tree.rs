@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, Fingerprint, Observation, TokenTree};
 use cascade_ngram::{
-    MaxGramTree, MaxGramTreeOptions, NgramLimits, NgramRows, NgramTable, Provenance,
+    MaxGramTree, MaxGramTreeConfig, NgramLimits, NgramRows, NgramTable, Provenance,
 };
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
 
@@ -85,7 +85,7 @@ fn propose(criterion: &mut Criterion) {
     let tokens = conversations(256 * 1024);
     let (rest, text) = tokens.split_at(tokens.len() - 2 * CONTEXT);
     let table = Arc::new(table(rest));
-    let mut drafter = MaxGramTree::new(MaxGramTreeOptions::default(), Some(table));
+    let mut drafter = MaxGramTree::new(MaxGramTreeConfig::default(), Some(table));
     // A session of earlier answers, of 500 tokens each.
     let empty = TokenTree::new();
     for answer in rest[rest.len() - 64 * 1024..].chunks_exact(500) {

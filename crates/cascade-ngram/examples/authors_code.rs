@@ -10,23 +10,18 @@
 //! The conversations are in the form that `tests/fixtures/make_vicuna_spec_bench.py` writes; each
 //! output is replayed with all tokens before it as the prompt.
 
-use std::{error::Error, fs, sync::Arc};
+mod recorded;
 
-use cascade_core::{Budget, Drafter};
+use std::sync::Arc;
+
+use cascade_core::{Budget, Drafter, TokenTree};
 use cascade_ngram::{MaxGram, NgramTable};
-use serde_json::Value;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use recorded::{read, Output, Result, Tally};
 
 const USAGE: &str = "usage: authors_code CONVERSATIONS.jsonl [--table TABLE.safetensors]";
 /// Tokens that the authors' code asks Max-Gram for, whatever the K matrix says.
 const ASKED: usize = 10;
-
-struct Output {
-    tokens: Vec<u32>,
-    start: usize,
-    end: usize,
-}
 
 /// What follows the definition and what the authors' code.
 #[derive(Clone, Copy)]
@@ -68,21 +63,6 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn read(file: &str) -> Result<Vec<Output>> {
-    let mut outputs = Vec::new();
-    for line in fs::read_to_string(file)?.lines() {
-        let value: Value = serde_json::from_str(line)?;
-        let tokens: Vec<u32> = serde_json::from_value(value["tokens"].clone())?;
-        let ranges: Vec<(usize, usize)> = serde_json::from_value(value["outputs"].clone())?;
-        outputs.extend(ranges.into_iter().map(|(start, end)| Output {
-            tokens: tokens[..end].to_vec(),
-            start,
-            end,
-        }));
-    }
-    Ok(outputs)
 }
 
 /// Max-Gram as this crate has it.
@@ -175,23 +155,11 @@ fn search_own(context: &[u32], tokens: usize) -> Vec<u32> {
 }
 
 fn report(name: &str, outputs: &[Output], draft: &mut dyn FnMut(&Output, usize) -> Vec<u32>) {
-    let (mut emitted, mut forwards, mut drafted) = (0, 0, 0);
+    let mut all = Tally::default();
     for output in outputs {
-        let mut at = output.start;
-        while at < output.end {
-            let draft = draft(output, at);
-            let said = &output.tokens[at..];
-            let accepted = draft.iter().zip(said).take_while(|(a, b)| a == b).count();
-            at = output.end.min(at + accepted + 1);
-            forwards += 1;
-            drafted += draft.len();
-        }
-        emitted += output.end - output.start;
+        all.add(Tally::of(output, |output, at| {
+            TokenTree::chain(draft(output, at))
+        }));
     }
-    let per_forward = |count: usize| count as f64 / forwards as f64;
-    println!(
-        "  {name:<34} {emitted:>6} tokens / {forwards:>6} forwards = {:.3}  ({:.1} drafted each)",
-        per_forward(emitted),
-        per_forward(drafted)
-    );
+    println!("  {name:<34} {all}");
 }

@@ -16,17 +16,19 @@
 //! Chains come first, by category. Then come the trees, for each number of branches and of nodes; a
 //! width above 1 lets what comes from the bigram table branch, too.
 
-use std::{collections::BTreeMap, error::Error, fs, sync::Arc};
+mod recorded;
 
-use cascade_core::{Budget, Drafter, TokenTree};
-use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, NgramTable, Occurrence, PromptLookup};
-use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cascade_core::{Budget, Drafter};
+use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, NgramTable, Occurrence, PromptLookup};
+
+use recorded::{read, Output, Result, Tally};
 
 const DEPTH: usize = 10;
 const USAGE: &str = "usage: replay CONVERSATIONS.jsonl [--table TABLE.safetensors] \
                      [--branches N,… --nodes N,…] [--width N]";
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 struct Args {
     conversations: String,
@@ -36,29 +38,12 @@ struct Args {
     width: usize,
 }
 
-struct Conversation {
-    category: String,
-    tokens: Vec<u32>,
-    outputs: Vec<(usize, usize)>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    emitted: usize,
-    forwards: usize,
-    drafted: usize,
-}
-
 fn main() -> Result<()> {
     let args = Args::parse()?;
-    let conversations = fs::read_to_string(&args.conversations)?
-        .lines()
-        .map(parse)
-        .collect::<Option<Vec<_>>>()
-        .ok_or("not conversations: `category`, `tokens`, `outputs` are needed in each line")?;
+    let outputs = read(&args.conversations)?;
     for (name, drafter) in &mut drafters(args.table.as_ref(), 1, 1) {
         println!("{name}");
-        print_categories(drafter.as_mut(), &conversations);
+        print_categories(drafter.as_mut(), &outputs);
     }
     for &branches in &args.branches {
         for (name, drafter) in &mut drafters(args.table.as_ref(), branches, args.width) {
@@ -68,7 +53,7 @@ fn main() -> Result<()> {
                     depth: DEPTH,
                     nodes,
                 };
-                let all = replay_all(drafter.as_mut(), &conversations, budget);
+                let all = replay_all(drafter.as_mut(), &outputs, budget);
                 println!("  {:<16} {all}", format!("{nodes} nodes"));
             }
         }
@@ -115,14 +100,14 @@ fn drafters(
     branches: usize,
     width: usize,
 ) -> Vec<(&'static str, Box<dyn Drafter>)> {
-    let earliest = MaxGramOptions {
+    let earliest = MaxGramConfig {
         branches,
         width,
-        ..MaxGramOptions::default()
+        ..MaxGramConfig::default()
     };
-    let latest = MaxGramOptions {
+    let latest = MaxGramConfig {
         occurrence: Occurrence::Latest,
-        ..earliest
+        ..earliest.clone()
     };
     let max_gram = MaxGram::new().with_options(earliest);
     let lookup = PromptLookup::default().with_branches(branches);
@@ -143,29 +128,11 @@ fn drafters(
     drafters
 }
 
-fn parse(line: &str) -> Option<Conversation> {
-    let value: Value = serde_json::from_str(line).ok()?;
-    let number = |value: &Value| Some(value.as_u64()? as usize);
-    Some(Conversation {
-        category: value["category"].as_str()?.to_owned(),
-        tokens: value["tokens"]
-            .as_array()?
-            .iter()
-            .map(|token| Some(number(token)? as u32))
-            .collect::<Option<_>>()?,
-        outputs: value["outputs"]
-            .as_array()?
-            .iter()
-            .map(|range| Some((number(&range[0])?, number(&range[1])?)))
-            .collect::<Option<_>>()?,
-    })
-}
-
-fn print_categories(drafter: &mut dyn Drafter, conversations: &[Conversation]) {
+fn print_categories(drafter: &mut dyn Drafter, outputs: &[Output]) {
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
-    for conversation in conversations {
-        let tally = replay(drafter, conversation, Budget::chain(DEPTH));
-        for key in ["(all)", &conversation.category] {
+    for output in outputs {
+        let tally = replay(drafter, output, Budget::chain(DEPTH));
+        for key in ["(all)", &output.category] {
             tallies.entry(key).or_default().add(tally);
         }
     }
@@ -174,66 +141,17 @@ fn print_categories(drafter: &mut dyn Drafter, conversations: &[Conversation]) {
     }
 }
 
-fn replay_all(drafter: &mut dyn Drafter, conversations: &[Conversation], budget: Budget) -> Tally {
+fn replay_all(drafter: &mut dyn Drafter, outputs: &[Output], budget: Budget) -> Tally {
     let mut all = Tally::default();
-    for conversation in conversations {
-        all.add(replay(drafter, conversation, budget));
+    for output in outputs {
+        all.add(replay(drafter, output, budget));
     }
     all
 }
 
-fn replay(drafter: &mut dyn Drafter, conversation: &Conversation, budget: Budget) -> Tally {
-    let mut tally = Tally::default();
+fn replay(drafter: &mut dyn Drafter, output: &Output, budget: Budget) -> Tally {
     drafter.set_source(&[]);
-    for &(start, end) in &conversation.outputs {
-        let mut at = start;
-        while at < end {
-            let draft = drafter
-                .propose(&conversation.tokens[..at], budget)
-                .into_tree();
-            at = end.min(at + accepted(&draft, &conversation.tokens[at..end]) + 1);
-            tally.forwards += 1;
-            tally.drafted += draft.len();
-        }
-        tally.emitted += end - start;
-    }
-    tally
-}
-
-/// Length of the longest path from the root that begins `said`. Siblings differ, so there is one
-/// path to follow.
-fn accepted(draft: &TokenTree, said: &[u32]) -> usize {
-    let mut node = None;
-    said.iter()
-        .take_while(|&&token| {
-            let next = draft.child(node, token);
-            node = next.or(node);
-            next.is_some()
-        })
-        .count()
-}
-
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.emitted += other.emitted;
-        self.forwards += other.forwards;
-        self.drafted += other.drafted;
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            emitted,
-            forwards,
-            drafted,
-        } = *self;
-        let per_forward = |count: usize| count as f64 / forwards as f64;
-        write!(
-            f,
-            "{emitted:>6} tokens / {forwards:>6} forwards = {:.3}  ({:.1} drafted each)",
-            per_forward(emitted),
-            per_forward(drafted)
-        )
-    }
+    Tally::of(output, |output, at| {
+        drafter.propose(&output.tokens[..at], budget).into_tree()
+    })
 }

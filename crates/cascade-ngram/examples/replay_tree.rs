@@ -10,20 +10,16 @@
 //! replayed in the order of the file. A recording has no answer to rejected tokens, so hints are
 //! off. With `--eos`, that token is left out at the end of answers.
 
+mod recorded;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, error::Error, fs, sync::Arc};
 
-use cascade_core::{Budget, Drafter, NodeId, Observation, TokenTree};
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable};
-use serde_json::Value;
+use cascade_core::{Budget, Drafter, Observation};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-struct Output {
-    category: String,
-    tokens: Vec<u32>,
-    start: usize,
-}
+use recorded::{accepted, read, Output, Result};
 
 #[derive(Clone, Copy, Default)]
 struct Tally {
@@ -39,9 +35,9 @@ struct Tally {
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let mut outputs = read(&args.next().ok_or("which conversations?")?)?;
-    let mut options = MaxGramTreeOptions {
+    let mut options = MaxGramTreeConfig {
         hints: 0,
-        ..MaxGramTreeOptions::default()
+        ..MaxGramTreeConfig::default()
     };
     let (mut table, mut chains) = (None, false);
     let mut nodes: Option<usize> = None;
@@ -76,7 +72,7 @@ fn main() -> Result<()> {
         let depth = if chains { nodes } else { 24.min(nodes - 1) };
         let budget = Budget { depth, nodes };
         let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
-        let mut drafter = MaxGramTree::new(options, table.clone());
+        let mut drafter = MaxGramTree::new(options.clone(), table.clone());
         for output in &outputs {
             let tally = replay(&mut drafter, output, budget);
             for key in ["(all)", &output.category] {
@@ -89,22 +85,6 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn read(file: &str) -> Result<Vec<Output>> {
-    let mut outputs = Vec::new();
-    for line in fs::read_to_string(file)?.lines() {
-        let value: Value = serde_json::from_str(line)?;
-        let tokens: Vec<u32> = serde_json::from_value(value["tokens"].clone())?;
-        let ranges: Vec<(usize, usize)> = serde_json::from_value(value["outputs"].clone())?;
-        let category = value["category"].as_str().unwrap_or_default();
-        outputs.extend(ranges.into_iter().map(|(start, end)| Output {
-            category: category.to_owned(),
-            tokens: tokens[..end].to_vec(),
-            start,
-        }));
-    }
-    Ok(outputs)
 }
 
 fn replay(drafter: &mut MaxGramTree, output: &Output, budget: Budget) -> Tally {
@@ -138,18 +118,6 @@ fn replay(drafter: &mut MaxGramTree, output: &Output, budget: Budget) -> Tally {
         at += emitted.len();
     }
     tally
-}
-
-/// The longest path from the root that begins `said`.
-fn accepted(draft: &TokenTree, said: &[u32]) -> Vec<NodeId> {
-    let mut path: Vec<NodeId> = Vec::new();
-    for &token in said {
-        match draft.child(path.last().copied(), token) {
-            Some(node) => path.push(node),
-            None => break,
-        }
-    }
-    path
 }
 
 impl Tally {

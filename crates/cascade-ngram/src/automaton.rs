@@ -37,7 +37,8 @@ pub struct SuffixAutomaton {
     states: Vec<State>,
     /// All edges but the first of each state, oldest first.
     edges: Vec<Edge>,
-    table: EdgeTable,
+    /// Places of edges in that list, by state and token.
+    places: HashTable<u32>,
 }
 
 /// A set of substrings that end at the same positions. Its first edge lies within it, because most
@@ -92,7 +93,7 @@ impl SuffixAutomaton {
             steps: Vec::new(),
             states: vec![State::new(0, NONE)],
             edges: Vec::new(),
-            table: EdgeTable::default(),
+            places: HashTable::new(),
         }
     }
 
@@ -122,7 +123,7 @@ impl SuffixAutomaton {
             + self.steps.capacity() * size_of::<Step>()
             + self.states.capacity() * size_of::<State>()
             + self.edges.capacity() * size_of::<Edge>()
-            + self.table.places.allocation_size()
+            + self.places.allocation_size()
     }
 
     /// Appends a token. Amortised O(1).
@@ -214,7 +215,7 @@ impl SuffixAutomaton {
         self.states.clear();
         self.states.push(State::new(0, NONE));
         self.edges.clear();
-        self.table.places.clear();
+        self.places.clear();
     }
 
     /// State of the whole text.
@@ -230,23 +231,28 @@ impl SuffixAutomaton {
         if state_.more == NONE {
             return None;
         }
-        let edge = self.table.find(&self.edges, state, token)?;
-        Some(&mut self.edges[edge].target)
+        let edges = &mut self.edges;
+        let is_it = |&place: &u32| {
+            let edge = &edges[place as usize];
+            edge.state == state && edge.token == token
+        };
+        let place = *self.places.find(hash(state, token), is_it)?;
+        Some(&mut edges[place as usize].target)
     }
 
     /// Adds an edge to a state that has one already.
     fn add_edge(&mut self, state: u32, token: TokenId, target: u32) {
-        let next = std::mem::replace(
-            &mut self.states[state as usize].more,
-            self.edges.len() as u32,
-        );
+        let place = self.edges.len() as u32;
+        let next = std::mem::replace(&mut self.states[state as usize].more, place);
         self.edges.push(Edge {
             state,
             token,
             target,
             next,
         });
-        self.table.insert_newest(&self.edges);
+        let edges = &self.edges;
+        let rehash = |&place: &u32| edges[place as usize].hash();
+        self.places.insert_unique(hash(state, token), place, rehash);
     }
 
     /// Separates the substrings of `original` that also end at the end of the text from those that
@@ -298,10 +304,12 @@ impl SuffixAutomaton {
             self.states[step.original as usize].link = self.states[clone as usize].link;
         }
         while self.edges.len() > step.edges as usize {
-            self.table.remove_newest(&self.edges);
-            if let Some(edge) = self.edges.pop() {
-                self.states[edge.state as usize].more = edge.next;
+            let Some(edge) = self.edges.pop() else { break };
+            let is_it = |&place: &u32| place as usize == self.edges.len();
+            if let Ok(entry) = self.places.find_entry(edge.hash(), is_it) {
+                entry.remove();
             }
+            self.states[edge.state as usize].more = edge.next;
         }
         let last = self.last_state();
         let whole = &mut self.states[last as usize];
@@ -325,43 +333,6 @@ impl State {
             token: 0,
             target: NONE,
             more: NONE,
-        }
-    }
-}
-
-/// Index of the edges by state and token: a hash table of places in the list of edges.
-#[derive(Clone, Debug, Default)]
-struct EdgeTable {
-    places: HashTable<u32>,
-}
-
-impl EdgeTable {
-    /// Place of the edge of `state` by `token`.
-    fn find(&self, edges: &[Edge], state: u32, token: TokenId) -> Option<usize> {
-        let is_it = |&place: &u32| {
-            let edge = &edges[place as usize];
-            edge.state == state && edge.token == token
-        };
-        let place = self.places.find(hash(state, token), is_it)?;
-        Some(*place as usize)
-    }
-
-    /// Enters the last of `edges`.
-    fn insert_newest(&mut self, edges: &[Edge]) {
-        if let Some((newest, older)) = edges.split_last() {
-            let rehash = |&place: &u32| edges[place as usize].hash();
-            let place = older.len() as u32;
-            self.places.insert_unique(newest.hash(), place, rehash);
-        }
-    }
-
-    /// Removes the last of `edges`.
-    fn remove_newest(&mut self, edges: &[Edge]) {
-        if let Some((newest, older)) = edges.split_last() {
-            let is_it = |&place: &u32| place == older.len() as u32;
-            if let Ok(entry) = self.places.find_entry(newest.hash(), is_it) {
-                entry.remove();
-            }
         }
     }
 }
@@ -407,7 +378,7 @@ mod tests {
         for len in (0..=text.len()).rev() {
             whole.truncate(len);
             assert!(content(&whole) == prefixes[len], "at {len}");
-            assert_eq!(whole.table.places.len(), whole.edges.len());
+            assert_eq!(whole.places.len(), whole.edges.len());
         }
     }
 }

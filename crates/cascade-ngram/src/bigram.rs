@@ -1,6 +1,5 @@
 //! Drafting from a bigram table alone.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::branches::Branches;
 use crate::config::{
-    is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+    is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
+    TableLocator,
 };
 use crate::NgramTable;
 
@@ -98,10 +98,7 @@ impl DrafterConfig for BigramConfig {
         let table = resources
             .table(&self.table)
             .map_err(OpenError::at("bigram.table"))?;
-        Ok(Arc::new(BigramFactory {
-            table,
-            width: self.width,
-        }))
+        Ok(Arc::new(Bigram::new(table).with_width(self.width)))
     }
 
     fn files(&self) -> Vec<&Path> {
@@ -116,10 +113,7 @@ impl DrafterConfig for BigramConfig {
         format!("width {}", self.width)
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             width: draw(1..4),
             ..self.clone()
@@ -127,14 +121,9 @@ impl DrafterConfig for BigramConfig {
     }
 }
 
-struct BigramFactory {
-    table: Arc<NgramTable>,
-    width: usize,
-}
-
-impl DrafterFactory for BigramFactory {
+impl DrafterFactory for Bigram {
     fn drafter(&self) -> Box<dyn Drafter + Send> {
-        Box::new(Bigram::new(Arc::clone(&self.table)).with_width(self.width))
+        Box::new(self.clone())
     }
 
     fn source(&self) -> String {

@@ -73,7 +73,6 @@ mod tests {
     fn settings_have_the_papers_defaults() {
         let max_gram: MaxGramConfig = serde_json::from_str("{}").unwrap();
         assert_eq!(max_gram, MaxGramConfig::default());
-        assert_eq!(max_gram.options(), crate::MaxGramOptions::default());
         let other: MaxGramConfig =
             serde_json::from_str(r#"{"occurrence": "latest", "width": 2}"#).unwrap();
         assert_eq!(

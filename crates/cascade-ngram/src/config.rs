@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,18 +89,24 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync + erased_serde::Serializ
     /// The drafter with other values of the settings that shape drafts, each drawn by `draw` from a
     /// range. They change the speed of a generation and not its answer, which tests show
     /// with this.
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         let _ = draw;
         None
     }
 }
 
+/// Draws a number from a range.
+pub type Draw<'a> = dyn FnMut(Range<usize>) -> usize + 'a;
+
 erased_serde::serialize_trait_object!(DrafterConfig);
 
 impl dyn DrafterConfig {
+    /// What the drafter is called in reports if its entry gives it no name; `max-gram` for the key
+    /// `max_gram`.
+    pub fn own_name(&self) -> String {
+        self.own_key().replace('_', "-")
+    }
+
     /// The settings as those of one drafter, if they are.
     pub fn downcast_ref<C: DrafterConfig>(&self) -> Option<&C> {
         (self as &dyn Any).downcast_ref()
@@ -111,30 +117,17 @@ impl dyn DrafterConfig {
 pub trait DrafterKey {
     /// The key of its settings.
     const KEY: &'static str;
-
-    /// What it is called in reports if its entry gives it no name; `max-gram` for the key
-    /// `max_gram`.
-    fn default_name() -> String {
-        Self::KEY.replace('_', "-")
-    }
 }
 
 /// [`DrafterKey`] of settings whose type is not known; implemented for all that have one.
 pub trait Keyed {
     /// [`DrafterKey::KEY`].
     fn own_key(&self) -> &'static str;
-
-    /// [`DrafterKey::default_name`].
-    fn own_name(&self) -> String;
 }
 
 impl<C: DrafterKey> Keyed for C {
     fn own_key(&self) -> &'static str {
         C::KEY
-    }
-
-    fn own_name(&self) -> String {
-        C::default_name()
     }
 }
 
@@ -276,24 +269,31 @@ pub(crate) fn is_one(count: &usize) -> bool {
 /// # Errors
 /// 0, and what is no count.
 pub fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    struct Positive;
+    deserializer.deserialize_u64(Within {
+        range: 1..=usize::MAX,
+        expected: "1 or more",
+    })
+}
 
-    impl de::Visitor<'_> for Positive {
-        type Value = usize;
+/// A visitor of a number within bounds. Errors come from here, so that they name the key.
+pub(crate) struct Within<T> {
+    pub(crate) range: RangeInclusive<T>,
+    pub(crate) expected: &'static str,
+}
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("1 or more")
-        }
+impl de::Visitor<'_> for Within<usize> {
+    type Value = usize;
 
-        fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
-            match usize::try_from(value) {
-                Ok(value) if value > 0 => Ok(value),
-                _ => Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)),
-            }
-        }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
     }
 
-    deserializer.deserialize_u64(Positive)
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
+        let found = usize::try_from(value).ok();
+        found
+            .filter(|value| self.range.contains(value))
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(value), &self))
+    }
 }
 
 /// Kinds of drafters that configurations may have; implemented by

@@ -36,12 +36,12 @@ pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{Bigram, BigramConfig};
 pub use builtin::Builtin;
 pub use config::{
-    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError, Resources,
-    TableLocator,
+    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Draw, Keyed, OpenError,
+    Resources, TableLocator,
 };
 pub use error::{Error, Result};
-pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
-pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, Weights};
+pub use max_gram::{MaxGram, MaxGramConfig, Occurrence};
+pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, Weights};
 pub use ngram_table::{
     import_json, Continuations, NgramLimits, NgramMetadata, NgramRows, NgramTable,
 };

@@ -1,7 +1,6 @@
 //! Max-Gram: copies what followed the longest match (Cascade Speculative Drafting, §3.3 and
 //! Appendix A).
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     branches::{earlier_ends, Branches},
     config::{
-        is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError,
+        is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError,
         Resources, TableLocator,
     },
     Match, NgramTable, SuffixAutomaton,
@@ -29,83 +28,41 @@ pub enum Occurrence {
     Latest,
 }
 
-/// Settings of [`MaxGram`]. The default is the paper's definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaxGramOptions {
+/// Settings of [`MaxGram`]: `max_gram: { bigram: TABLE, branches: 4 }`. The default is the paper's
+/// definition without a table.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MaxGramConfig {
+    /// The place of the table that fills what no match gives. [`MaxGram::with_options`] leaves it
+    /// unread: there the table itself is given, by [`MaxGram::with_bigram`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bigram: Option<TableLocator>,
     /// Which occurrence to copy from.
+    #[serde(skip_serializing_if = "is_default")]
     pub occurrence: Occurrence,
     /// Matches of fewer tokens count as none, so that the bigram table is used. 0 and 1 are the
     /// same.
+    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
     pub min_match: usize,
     /// Continuations to propose, the main chain included, if the budget has nodes for more than one
     /// chain: what followed other occurrences of the matched suffix, and then of shorter ones. 0
     /// and 1 are the same.
+    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
     pub branches: usize,
     /// Followers to propose wherever the main chain is filled from the bigram table, the main chain
     /// included, as [`Bigram::with_width`](crate::Bigram::with_width). 0 and 1 are the same.
-    pub width: usize,
-}
-
-impl Default for MaxGramOptions {
-    fn default() -> Self {
-        Self {
-            occurrence: Occurrence::Earliest,
-            min_match: 1,
-            branches: 1,
-            width: 1,
-        }
-    }
-}
-
-/// Settings of [`MaxGram`] with the place of its table: `max_gram: { bigram: TABLE, branches: 4 }`.
-/// The default is the paper's definition without a table.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct MaxGramConfig {
-    /// The table that fills what no match gives.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bigram: Option<TableLocator>,
-    /// As [`MaxGramOptions::occurrence`].
-    #[serde(skip_serializing_if = "is_default")]
-    pub occurrence: Occurrence,
-    /// As [`MaxGramOptions::min_match`].
-    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
-    pub min_match: usize,
-    /// As [`MaxGramOptions::branches`].
-    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
-    pub branches: usize,
-    /// As [`MaxGramOptions::width`].
     #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
     pub width: usize,
 }
 
 impl Default for MaxGramConfig {
     fn default() -> Self {
-        let MaxGramOptions {
-            occurrence,
-            min_match,
-            branches,
-            width,
-        } = MaxGramOptions::default();
         Self {
             bigram: None,
-            occurrence,
-            min_match,
-            branches,
-            width,
-        }
-    }
-}
-
-impl MaxGramConfig {
-    /// The settings but the table.
-    pub fn options(&self) -> MaxGramOptions {
-        MaxGramOptions {
-            occurrence: self.occurrence,
-            min_match: self.min_match,
-            branches: self.branches,
-            width: self.width,
+            occurrence: Occurrence::Earliest,
+            min_match: 1,
+            branches: 1,
+            width: 1,
         }
     }
 }
@@ -117,11 +74,10 @@ impl DrafterKey for MaxGramConfig {
 impl DrafterConfig for MaxGramConfig {
     fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
         let table = self.bigram.as_ref().map(|table| resources.table(table));
-        Ok(Arc::new(MaxGramFactory {
-            table: table
-                .transpose()
-                .map_err(OpenError::at("max_gram.bigram"))?,
-            options: self.options(),
+        let table = table.transpose();
+        Ok(Arc::new(MaxGram {
+            bigram: table.map_err(OpenError::at("max_gram.bigram"))?,
+            ..MaxGram::new().with_options(self.clone())
         }))
     }
 
@@ -130,21 +86,15 @@ impl DrafterConfig for MaxGramConfig {
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {
-        let table = self.bigram.as_mut();
-        table
-            .map(|table| ("max_gram.bigram", table))
-            .into_iter()
-            .collect()
+        let table = self.bigram.iter_mut();
+        table.map(|table| ("max_gram.bigram", table)).collect()
     }
 
     fn settings(&self) -> String {
         format!("branches {}, width {}", self.branches, self.width)
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             branches: draw(1..5),
             width: draw(1..4),
@@ -153,21 +103,13 @@ impl DrafterConfig for MaxGramConfig {
     }
 }
 
-struct MaxGramFactory {
-    table: Option<Arc<NgramTable>>,
-    options: MaxGramOptions,
-}
-
-impl DrafterFactory for MaxGramFactory {
+impl DrafterFactory for MaxGram {
     fn drafter(&self) -> Box<dyn Drafter + Send> {
-        Box::new(MaxGram {
-            bigram: self.table.clone(),
-            ..MaxGram::new().with_options(self.options)
-        })
+        Box::new(self.clone())
     }
 
     fn source(&self) -> String {
-        match &self.table {
+        match &self.bigram {
             None => "max-gram".to_owned(),
             Some(table) => format!("max-gram with {}", table.file()),
         }
@@ -196,7 +138,7 @@ const OF_SIBLING: f32 = 0.3;
 ///
 /// # Siblings
 /// All this makes the main chain, and without other settings the draft is the main chain.
-/// [`MaxGramOptions::branches`] and [`MaxGramOptions::width`] let it branch if the budget has more
+/// [`MaxGramConfig::branches`] and [`MaxGramConfig::width`] let it branch if the budget has more
 /// nodes than depth. A prefix tree is made of the main chain and of what follows other occurrences
 /// in the corpus: longest match first, of one length the latest occurrence first, whichever the
 /// main chain was copied from; an occurrence counts as a branch only if its tokens up to the depth
@@ -216,7 +158,7 @@ const OF_SIBLING: f32 = 0.3;
 /// at most 64 tokens, and what it takes to merge the continuations that were found.
 #[derive(Clone, Debug, Default)]
 pub struct MaxGram {
-    options: MaxGramOptions,
+    options: MaxGramConfig,
     bigram: Option<Arc<NgramTable>>,
     source: Vec<TokenId>,
     /// Source, context and perhaps a draft of an earlier call.
@@ -239,7 +181,7 @@ impl MaxGram {
     }
 
     /// The drafter with other settings.
-    pub fn with_options(self, options: MaxGramOptions) -> Self {
+    pub fn with_options(self, options: MaxGramConfig) -> Self {
         Self { options, ..self }
     }
 
@@ -309,20 +251,15 @@ impl MaxGram {
         copied: usize,
         budget: Budget,
     ) -> TokenTree {
-        let MaxGramOptions {
-            min_match,
-            branches,
-            width,
-            ..
-        } = self.options;
+        let options = &self.options;
         let mut tree = Branches::new(lead);
-        if branches > 1 && copied > 0 {
+        if options.branches > 1 && copied > 0 {
             let text = &self.corpus.tokens()[..self.source.len() + context.len()];
-            let ends = earlier_ends(text, min_match, context.len());
-            tree.graft(text, &ends, budget.depth, branches - 1);
+            let ends = earlier_ends(text, options.min_match, context.len());
+            tree.graft(text, &ends, budget.depth, options.branches - 1);
         }
         if let Some(table) = &self.bigram {
-            tree.graft_followers(table, context.last().copied(), copied, width);
+            tree.graft_followers(table, context.last().copied(), copied, options.width);
         }
         tree.within(budget.nodes)
     }
@@ -331,8 +268,7 @@ impl MaxGram {
 impl Drafter for MaxGram {
     fn set_source(&mut self, source: &[TokenId]) {
         // The corpus follows with the next proposal: an equal source is found again there.
-        self.source.clear();
-        self.source.extend_from_slice(source);
+        source.clone_into(&mut self.source);
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {

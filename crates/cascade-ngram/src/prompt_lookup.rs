@@ -1,14 +1,15 @@
 //! Prompt lookup decoding, the baseline that Max-Gram generalises.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use serde::{Deserialize, Serialize};
 
 use crate::branches::{earlier_ends, Branches};
-use crate::config::{positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources};
+use crate::config::{
+    positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
+};
 
 /// Prompt lookup as in Hugging Face transformers (`PromptLookupCandidateGenerator`).
 ///
@@ -57,8 +58,7 @@ impl Default for PromptLookup {
 
 impl Drafter for PromptLookup {
     fn set_source(&mut self, source: &[TokenId]) {
-        self.source.clear();
-        self.source.extend_from_slice(source);
+        source.clone_into(&mut self.source);
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
@@ -119,10 +119,7 @@ impl DrafterConfig for PromptLookupConfig {
         format!("branches {}", self.branches)
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             branches: draw(1..4),
             ..self.clone()

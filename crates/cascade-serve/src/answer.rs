@@ -105,14 +105,6 @@ impl AnswerSender {
         self.unread.load(Ordering::Relaxed) > self.most_unread
     }
 
-    pub(crate) fn prompt(&self, logprobs: Vec<TokenLogprobs>) {
-        self.send(Event::Prompt(logprobs));
-    }
-
-    pub(crate) fn step(&self, report: StepReport) {
-        self.send(Event::Step(Box::new(report)));
-    }
-
     pub(crate) fn done(mut self, done: Done) {
         self.ended = true;
         self.send(Event::Done(Box::new(done)));
@@ -123,7 +115,8 @@ impl AnswerSender {
         self.send(Event::Failed(failure));
     }
 
-    fn send(&self, event: Event) {
+    /// Sends an event that does not end the answer.
+    pub(crate) fn send(&self, event: Event) {
         let bytes = match &event {
             // It comes at once, before everything else: it is none of what piles up.
             Event::Prompt(_) => 0,
@@ -147,20 +140,13 @@ impl Drop for AnswerSender {
 impl AnswerReceiver {
     /// The next event. After the last one, waits for ever or returns a failure.
     pub(crate) async fn next(&mut self) -> Event {
-        std::future::poll_fn(|context| self.poll_next(context)).await
-    }
-
-    pub(crate) fn poll_next(
-        &mut self,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Event> {
-        self.events.poll_recv(context).map(|event| match event {
+        match self.events.recv().await {
             Some((bytes, event)) => {
                 self.unread.fetch_sub(bytes, Ordering::Relaxed);
                 event
             }
             None => Event::Failed(Failure::Lost),
-        })
+        }
     }
 }
 

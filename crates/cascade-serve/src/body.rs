@@ -65,9 +65,8 @@ impl Bodies {
                 continue;
             };
             if bytes.len() + data.len() > self.limits.body {
-                return Err(ApiError::new(
+                return Err(ApiError::refused(
                     StatusCode::PAYLOAD_TOO_LARGE,
-                    "invalid_request_error",
                     format!(
                         "the body is larger than {} bytes; shorten it, or raise --max-body",
                         self.limits.body
@@ -92,9 +91,8 @@ fn check_type(request: &Request) -> ApiResult<()> {
     if essence.eq_ignore_ascii_case("application/json") {
         Ok(())
     } else {
-        Err(ApiError::new(
+        Err(ApiError::refused(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "invalid_request_error",
             "the body must be JSON; send the header `Content-Type: application/json`",
         ))
     }

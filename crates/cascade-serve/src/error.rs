@@ -39,14 +39,22 @@ impl ApiError {
 
     /// A request that cannot be answered as it is.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+        Self::refused(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// A request that is refused with another status than [`invalid`](Self::invalid) has.
+    pub(crate) fn refused(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "invalid_request_error", message)
     }
 
     /// A field that cannot be as it is.
     pub(crate) fn field(name: impl Into<String>, message: impl Into<String>) -> Self {
         let name = name.into();
         let message = format!("`{name}`: {}", message.into());
-        Self::invalid(message).with_param(name)
+        Self {
+            param: Some(shortened(name)),
+            ..Self::invalid(message)
+        }
     }
 
     /// A server that cannot answer now.
@@ -60,13 +68,6 @@ impl ApiError {
     pub(crate) fn with_code(self, code: &'static str) -> Self {
         Self {
             code: Some(code),
-            ..self
-        }
-    }
-
-    fn with_param(self, param: String) -> Self {
-        Self {
-            param: Some(shortened(param)),
             ..self
         }
     }
@@ -119,11 +120,8 @@ pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response<Body>
 
 /// A response whose body is JSON already.
 pub(crate) fn json_text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(text.into());
-    *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    (status, headers, text.into()).into_response()
 }
 
 fn shortened(mut text: String) -> String {

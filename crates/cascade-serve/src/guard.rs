@@ -10,10 +10,13 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::error::ApiError;
 use crate::owner::{ConnectionId, Owner};
-use crate::ServeOptions;
+use crate::{page, ServeOptions};
 
-/// What is public even where a key is asked for: the page, which has a field for it, and health.
-const PUBLIC: [&str; 5] = ["/", "/app.js", "/markdown.js", "/style.css", "/health"];
+/// Whether a path is public even where a key is asked for: the page, which has a field for it, and
+/// health.
+fn is_public(path: &str) -> bool {
+    path == "/health" || page::FILES.iter().any(|(file, ..)| *file == path)
+}
 
 /// Decides which requests are answered.
 #[derive(Clone, Debug)]
@@ -54,7 +57,7 @@ impl Guard {
         let host = single(headers, header::HOST)?;
         self.check_host(host)?;
         self.check_origin(single(headers, header::ORIGIN)?, host)?;
-        if *method == Method::OPTIONS || PUBLIC.contains(&path) {
+        if *method == Method::OPTIONS || is_public(path) {
             Ok(None)
         } else {
             self.check_key(single(headers, header::AUTHORIZATION)?)
@@ -65,13 +68,8 @@ impl Guard {
         let Some(allowed) = &self.hosts else {
             return Ok(());
         };
-        let refuse = |message: String| {
-            Err(ApiError::new(
-                StatusCode::MISDIRECTED_REQUEST,
-                "invalid_request_error",
-                message,
-            ))
-        };
+        let refuse =
+            |message: String| Err(ApiError::refused(StatusCode::MISDIRECTED_REQUEST, message));
         let Some(host) = host else {
             return refuse("the request has no Host header; give one".to_owned());
         };
@@ -98,9 +96,8 @@ impl Guard {
         if allowed || own("http://") || own("https://") {
             Ok(())
         } else {
-            Err(ApiError::new(
+            Err(ApiError::refused(
                 StatusCode::FORBIDDEN,
-                "invalid_request_error",
                 format!(
                     "pages of {origin:?} may not ask; start the server with --cors-origin {origin}"
                 ),
@@ -124,9 +121,8 @@ impl Guard {
         if bool::from(any) {
             Ok(Some(shown))
         } else {
-            Err(ApiError::new(
+            Err(ApiError::refused(
                 StatusCode::UNAUTHORIZED,
-                "invalid_request_error",
                 "the API key is missing or wrong; send the header `Authorization: Bearer KEY`",
             )
             .with_code("invalid_api_key"))

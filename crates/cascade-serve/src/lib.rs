@@ -39,7 +39,6 @@ mod session_pool;
 mod speculation;
 mod token_text;
 
-pub use api::{Neutral, CHAT_NEUTRAL, COMPLETION_NEUTRAL};
 pub use options::{Limits, ServeOptions};
 pub use served::Served;
 pub use server::{Server, Stopper};
@@ -96,6 +95,12 @@ pub enum Error {
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Seconds since 1970, as OpenAI's interface has times.
+fn unix_seconds() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
 
 /// A lock that is held by no panic for long: what it guards is consistent between its methods.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -7,6 +7,7 @@ mod forwards;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use cascade_config::LevelInfo;
 use cascade_engine::StepReport;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +19,7 @@ use prometheus_client::registry::{Metric, Registry};
 pub(crate) use self::forwards::Forwards;
 use crate::answer::{finish_reason, Done};
 use crate::cache_room::CacheLoad;
+use crate::served::Served;
 
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
@@ -31,18 +33,18 @@ macro_rules! metrics {
         pub(crate) struct Metrics {
             registry: Registry,
             levels: Vec<LevelCounters>,
-            $($field: $kind,)*
+            $(pub(crate) $field: $kind,)*
         }
 
         impl Metrics {
             /// Metrics of a model and its levels, and of the forwards of all answers.
-            pub(crate) fn new(model: &str, levels: &[String], forwards: &Forwards) -> Self {
+            pub(crate) fn new(model: &str, served: &Served) -> Self {
                 let mut registry = Registry::default();
                 let model = ("model_name".into(), model.to_owned().into());
                 let own = registry.sub_registry_with_label(model);
                 $(let $field = registered(own, $name, $help, metrics!(@ $kind $(= $new)?));)*
-                let levels = level_counters(own, levels);
-                forwards.register(own);
+                let levels = level_counters(own, &served.levels);
+                served.forwards.register(own);
                 Self { registry, levels, $($field,)* }
             }
         }
@@ -147,10 +149,6 @@ impl Metrics {
         Open(self.connections.clone())
     }
 
-    pub(crate) fn first_token(&self, time: Duration) {
-        self.first_token.observe(time.as_secs_f64());
-    }
-
     /// Tokens that a step has given together.
     pub(crate) fn next_tokens(&self, time: Duration, tokens: usize) {
         let each = time.as_secs_f64() / tokens.max(1) as f64;
@@ -188,29 +186,9 @@ impl Metrics {
         self.queue.observe(done.queued.as_secs_f64());
         self.latency.observe(submitted.elapsed().as_secs_f64());
     }
-
-    pub(crate) fn failed(&self) {
-        self.failed.inc();
-    }
-
-    pub(crate) fn abandoned(&self) {
-        self.abandoned.inc();
-    }
-
-    pub(crate) fn refused(&self) {
-        self.refused.inc();
-    }
-
-    pub(crate) fn turn(&self, time: Duration) {
-        self.in_turns.inc_by(time.as_secs_f64());
-    }
-
-    pub(crate) fn in_models(&self, time: Duration) {
-        self.in_models.inc_by(time.as_secs_f64());
-    }
 }
 
-fn level_counters(registry: &mut Registry, levels: &[String]) -> Vec<LevelCounters> {
+fn level_counters(registry: &mut Registry, levels: &[LevelInfo]) -> Vec<LevelCounters> {
     let mut family = |name: &str, help: &str| {
         registered(registry, name, help, Family::<Labels, Counter>::default())
     };
@@ -230,8 +208,8 @@ fn level_counters(registry: &mut Registry, levels: &[String]) -> Vec<LevelCounte
         "Time of the level",
         seconds,
     );
-    let counters = levels.iter().enumerate().map(|(index, name)| {
-        let labels = vec![("level", index.to_string()), ("name", name.clone())];
+    let counters = levels.iter().enumerate().map(|(index, level)| {
+        let labels = vec![("level", index.to_string()), ("name", level.name.clone())];
         LevelCounters {
             drafted: drafted.get_or_create(&labels).clone(),
             accepted: accepted.get_or_create(&labels).clone(),

@@ -1,40 +1,49 @@
 //! The page at `/`: our own files, which are part of the program and load nothing from elsewhere.
 
-use axum::body::Body;
-use axum::http::{header, HeaderValue, Response};
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::Router;
 
 /// Nothing but our own scripts, styles and answers; no frames, no forms to other places.
 const POLICY: &str =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
 base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(crate) async fn index() -> Response<Body> {
-    file(
+/// The files: their paths, types and contents.
+pub(crate) const FILES: [(&str, &str, &str); 4] = [
+    (
+        "/",
         "text/html; charset=utf-8",
         include_str!("../page/index.html"),
-    )
-}
-
-pub(crate) async fn script() -> Response<Body> {
-    file(
+    ),
+    (
+        "/app.js",
         "text/javascript; charset=utf-8",
         include_str!("../page/app.js"),
-    )
-}
-
-pub(crate) async fn markdown() -> Response<Body> {
-    file(
+    ),
+    (
+        "/markdown.js",
         "text/javascript; charset=utf-8",
         include_str!("../page/markdown.js"),
-    )
+    ),
+    (
+        "/style.css",
+        "text/css; charset=utf-8",
+        include_str!("../page/style.css"),
+    ),
+];
+
+/// The router with the page.
+pub(crate) fn added_to<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    FILES
+        .into_iter()
+        .fold(router, |router, (path, kind, content)| {
+            router.route(path, get(move || async move { file(kind, content) }))
+        })
 }
 
-pub(crate) async fn style() -> Response<Body> {
-    file("text/css; charset=utf-8", include_str!("../page/style.css"))
-}
-
-fn file(kind: &'static str, content: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(content));
+fn file(kind: &'static str, content: &'static str) -> impl IntoResponse {
     let headers = [
         (header::CONTENT_TYPE, kind),
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -42,10 +51,5 @@ fn file(kind: &'static str, content: &'static str) -> Response<Body> {
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    for (name, value) in headers {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
-    response
+    (headers, content)
 }

@@ -10,12 +10,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
 use cascade_models::{Participant, SharedPrefixes, TakesPart};
 
-use crate::answer::{AnswerSender, Done, Failure};
+use crate::answer::{AnswerSender, Done, Event, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};
+use crate::error::{ApiError, ApiResult};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::scopes::Scopes;
@@ -42,19 +44,6 @@ pub(crate) struct Job {
     pub(crate) answer: AnswerSender,
     pub(crate) submitted: Instant,
     pub(crate) deadline: Instant,
-}
-
-/// Why jobs are not taken.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// More than ever fit.
-    TooMany { most: usize },
-    /// One whose keys and values may take more memory than there is for those of all.
-    TooLong { needed: usize, memory: usize },
-    /// The queue is full; the seconds until it will have room, about.
-    Full { seconds: u64 },
-    /// The server is being stopped.
-    Stopping,
 }
 
 /// What runs and what waits.
@@ -99,55 +88,20 @@ struct Running {
     job: Job,
     generation: Generation<Cascade>,
     participant: Participant,
-    reservation: Arc<Reservation>,
-    /// For as long as forwards wait for its calls.
-    takes_part: Option<TakesPart>,
+    lease: Lease,
     /// Tokens of the prompt that the owner has asked about before, at most.
     known: usize,
-    /// Log probabilities of the prompt as far as they are known, until all are.
-    prompt_scores: Option<PromptScores>,
-    started: Instant,
+    /// Log probabilities of the prompt as far as they are known, until all are; `None` if none are
+    /// wanted.
+    prompt_scores: Option<Vec<TokenLogprobs>>,
     first_token: Option<Instant>,
     last_token: Instant,
 }
 
-impl Running {
-    fn new(
-        job: Job,
-        (generation, participant): Generating,
-        reservation: Arc<Reservation>,
-        started: Instant,
-        known: usize,
-    ) -> Self {
-        reservation.is_for(&participant);
-        let prompt_scores = job.prompt_logprobs.map(|top| PromptScores {
-            top,
-            found: Vec::new(),
-        });
-        Self {
-            // A prompt that is scored is computed anew.
-            known: if prompt_scores.is_some() { 0 } else { known },
-            prompt_scores,
-            job,
-            generation,
-            participant,
-            reservation,
-            takes_part: None,
-            started,
-            first_token: None,
-            last_token: started,
-        }
-    }
-}
-
-/// A generation, and the participant that its models take part through.
-type Generating = (Generation<Cascade>, Participant);
-
-/// Log probabilities of a prompt that is being scored.
-struct PromptScores {
-    /// How many of the most probable tokens stand beside each.
-    top: usize,
-    found: Vec<TokenLogprobs>,
+/// What a generation has for as long as it runs: a session since a time, and memory.
+struct Lease {
+    started: Instant,
+    reservation: Arc<Reservation>,
 }
 
 /// What a thread does next.
@@ -163,12 +117,11 @@ struct Admission {
     idle: Option<IdleSession>,
     /// The one that makes room.
     evicted: Option<IdleSession>,
-    /// Memory for it.
-    reservation: Arc<Reservation>,
+    lease: Lease,
     /// What the owner's answers have read.
     prefixes: Arc<SharedPrefixes>,
-    /// Whether that is the owner's own.
-    are_own: bool,
+    /// Tokens of the prompt that the owner has asked about before, at most.
+    known: usize,
 }
 
 /// What became of a step.
@@ -219,26 +172,25 @@ impl Scheduler {
     }
 
     /// Queues all of the jobs or none. Those whose clients are gone leave the queue for them.
-    pub(crate) fn submit(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
-        let most = self.limits.queue + self.limits.sessions;
-        if jobs.len() > most {
-            return Err(Refusal::TooMany { most });
-        }
+    pub(crate) fn submit(&self, jobs: Vec<Job>) -> ApiResult<()> {
         if let Some(memory) = self.limits.cache_memory {
             let needed = jobs.iter().map(|job| self.needed(job)).max();
             if let Some(needed) = needed.filter(|&needed| needed > memory) {
-                return Err(Refusal::TooLong { needed, memory });
+                return Err(too_large(needed, memory));
             }
         }
         let mut state = lock(&self.state);
         if state.stopping {
-            return Err(Refusal::Stopping);
+            let message = "the server is being stopped; ask again when it is back";
+            return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, message, 5));
         }
         state.waiting.retain(|job| !job.answer.is_abandoned());
         let free = self.limits.sessions.saturating_sub(state.running);
         if state.waiting.len() + jobs.len() > self.limits.queue + free {
             let seconds = state.wait_of(state.waiting.len() + 1, self.limits.sessions);
-            return Err(Refusal::Full { seconds });
+            let message = "the queue is full; ask again after the seconds of Retry-After";
+            let full = ApiError::busy(StatusCode::TOO_MANY_REQUESTS, message, seconds);
+            return Err(full.with_code("rate_limit_exceeded"));
         }
         state.waiting.extend(jobs);
         self.publish(&state);
@@ -260,7 +212,7 @@ impl Scheduler {
     pub(crate) fn cache_load(&self) -> CacheLoad {
         let reserved = lock(&self.state).reservations.left();
         CacheLoad {
-            in_use: self.served.caches().bytes(),
+            in_use: self.served.caches.bytes(),
             reserved,
             limit: self.limits.cache_memory,
         }
@@ -321,7 +273,7 @@ impl Scheduler {
     /// overtakes it.
     fn admit(&self, state: &mut State) -> Option<Admission> {
         let job = state.next_job(self.limits.sessions)?;
-        let room = state.running + state.pool.len() < self.limits.sessions;
+        let room = state.running + state.pool.idle.len() < self.limits.sessions;
         let idle = state.pool.take(&job.settings, &job.prompt, job.owner, room);
         let needed = self.needed(&job);
         if !self.make_room(state, needed, idle.as_ref()) {
@@ -330,13 +282,16 @@ impl Scheduler {
             return None;
         }
         state.running += 1;
-        let full = idle.is_none() && state.running + state.pool.len() > self.limits.sessions;
+        let full = idle.is_none() && state.running + state.pool.idle.len() > self.limits.sessions;
         let participant = idle.as_ref().map(|idle| &idle.participant);
         Some(Admission {
             evicted: full.then(|| state.pool.evict()).flatten(),
-            reservation: state.reservations.add(needed, participant),
+            lease: Lease {
+                started: Instant::now(),
+                reservation: state.reservations.add(needed, participant),
+            },
             prefixes: state.scopes.of(job.owner),
-            are_own: !state.scopes.has_others(job.owner),
+            known: known_tokens(&job, idle.as_ref(), !state.scopes.has_others(job.owner)),
             job,
             idle,
         })
@@ -344,9 +299,8 @@ impl Scheduler {
 
     /// Bytes of keys and values that a job may need.
     fn needed(&self, job: &Job) -> usize {
-        let caches = self.served.caches();
-        let tokens = job.options.max_new_tokens;
-        caches.needed(&job.prompt, tokens, job.settings.max_nodes())
+        let (tokens, nodes) = (job.options.max_new_tokens, job.settings.max_nodes);
+        self.served.caches.needed(&job.prompt, tokens, nodes)
     }
 
     /// Makes room for a job that needs so much memory and goes on with what `own` has: ends idle
@@ -358,12 +312,12 @@ impl Scheduler {
         let bytes = |idle: &IdleSession| idle.participant.cache_bytes();
         let more = needed.saturating_sub(own.map_or(0, bytes));
         let free = |state: &State| {
-            let taken = self.served.caches().bytes() + state.reservations.left();
+            let taken = self.served.caches.bytes() + state.reservations.left();
             limit.saturating_sub(taken)
         };
         // One that is alone has been found to fit.
         let alone = state.running == 0;
-        let idle: usize = state.pool.iter().map(bytes).sum();
+        let idle: usize = state.pool.idle.iter().map(bytes).sum();
         if more > free(state) + idle && !alone {
             return false;
         }
@@ -382,27 +336,27 @@ impl Scheduler {
             job,
             idle,
             evicted,
-            reservation,
+            lease,
             prefixes,
-            are_own,
+            known,
         } = admission;
         drop(evicted);
-        let started = Instant::now();
         if job.answer.is_abandoned() {
-            return self.release(idle, &started, &reservation);
+            return self.release(idle, &lease);
         }
-        let own = idle.as_ref().filter(|idle| idle.owner == Some(job.owner));
-        // Of a session that is nobody's, the warm-up has read the start token.
-        let is_nobodys = idle.as_ref().is_some_and(|idle| idle.owner.is_none());
-        let known = match (are_own && !is_nobodys, own) {
-            (true, _) => usize::MAX,
-            (false, None) => 0,
-            (false, Some(own)) => common_prefix(&own.context, &job.prompt.context),
-        };
-        let knows_owner = own.is_some();
-        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner, prefixes))) {
-            Some(Ok(generating)) => {
-                let running = Running::new(job, generating, reservation, started, known);
+        match self.timed(|| guarded(|| self.generation(&job, idle, prefixes))) {
+            Some(Ok((generation, participant))) => {
+                lease.reservation.is_for(&participant);
+                let running = Running {
+                    known,
+                    prompt_scores: job.prompt_logprobs.map(|_| Vec::new()),
+                    job,
+                    generation,
+                    participant,
+                    first_token: None,
+                    last_token: lease.started,
+                    lease,
+                };
                 if self.shares_forwards {
                     self.drive(running)
                 } else {
@@ -412,22 +366,22 @@ impl Scheduler {
             failed => {
                 let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
                 self.fail(job.answer, failure);
-                self.release(None, &started, &reservation);
+                self.release(None, &lease);
             }
         }
     }
 
-    /// A generation by the session, or by a new one.
+    /// A generation by the session, or by a new one, and the participant that its models take part
+    /// through.
     fn generation(
         &self,
         job: &Job,
         idle: Option<IdleSession>,
-        knows_owner: bool,
         prefixes: Arc<SharedPrefixes>,
-    ) -> Result<Generating, Failure> {
+    ) -> Result<(Generation<Cascade>, Participant), Failure> {
         let (cascade, participant) = match idle {
             Some(mut idle) => {
-                if !knows_owner {
+                if idle.owner != Some(job.owner) {
                     idle.cascade.forget_texts();
                 }
                 (idle.cascade, idle.participant)
@@ -443,14 +397,14 @@ impl Scheduler {
 
     /// Takes all steps of a generation. The forwards of the others wait for its calls.
     fn drive(&self, mut running: Running) {
-        running.takes_part = Some(running.participant.running());
+        let takes_part = running.participant.running();
         let outcome = loop {
             match self.timed(|| self.step(&mut running)) {
                 Outcome::Ongoing => {}
                 outcome => break outcome,
             }
         };
-        running.takes_part = None;
+        drop(takes_part);
         self.timed(|| self.end(running, outcome));
     }
 
@@ -465,20 +419,14 @@ impl Scheduler {
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let done = work();
-        self.metrics.turn(begun.elapsed());
+        self.metrics.in_turns.inc_by(begun.elapsed().as_secs_f64());
         done
     }
 
     fn step(&self, running: &mut Running) -> Outcome {
-        let aborting = lock(&self.state).aborting;
-        if aborting {
-            Outcome::Failed(Failure::Stopping)
-        } else {
-            self.advance(running)
+        if lock(&self.state).aborting {
+            return Outcome::Failed(Failure::Stopping);
         }
-    }
-
-    fn advance(&self, running: &mut Running) -> Outcome {
         if running.job.answer.is_abandoned() {
             return Outcome::Abandoned;
         }
@@ -491,17 +439,13 @@ impl Scheduler {
         if let Some(scores) = running.prompt_scores.take() {
             return self.score_prompt(running, scores);
         }
-        let begun = Instant::now();
-        let step = guarded(|| running.generation.step());
-        self.metrics.in_models(begun.elapsed());
-        match step {
-            None => Outcome::Broken,
-            Some(Err(error)) => Outcome::Failed(Failure::Model(error.to_string())),
-            Some(Ok(None)) => Outcome::Ended,
-            Some(Ok(Some(report))) => {
+        match self.in_models(|| running.generation.step()) {
+            Err(outcome) => outcome,
+            Ok(None) => Outcome::Ended,
+            Ok(Some(report)) => {
                 self.observe(running, &report);
                 let ended = report.finish.is_some();
-                running.job.answer.step(report);
+                running.job.answer.send(Event::Step(Box::new(report)));
                 if ended {
                     Outcome::Ended
                 } else {
@@ -512,24 +456,29 @@ impl Scheduler {
     }
 
     /// Scores some tokens of the prompt, and sends the scores when all are known.
-    fn score_prompt(&self, running: &mut Running, mut scores: PromptScores) -> Outcome {
+    fn score_prompt(&self, running: &mut Running, mut scores: Vec<TokenLogprobs>) -> Outcome {
         // The first token follows nothing, and has none.
-        let from = scores.found.len() + 1;
-        let begun = Instant::now();
-        let range = from..from + SCORED;
-        let more = guarded(|| running.generation.logprobs_of(range, scores.top));
-        self.metrics.in_models(begun.elapsed());
-        match more {
-            None => return Outcome::Broken,
-            Some(Err(error)) => return Outcome::Failed(Failure::Model(error.to_string())),
-            Some(Ok(more)) => scores.found.extend(more),
+        let from = scores.len() + 1;
+        let top = running.job.prompt_logprobs.unwrap_or_default();
+        match self.in_models(|| running.generation.logprobs_of(from..from + SCORED, top)) {
+            Err(outcome) => return outcome,
+            Ok(more) => scores.extend(more),
         }
-        if scores.found.len() + 1 < running.job.prompt.context.len() {
+        if scores.len() + 1 < running.job.prompt.context.len() {
             running.prompt_scores = Some(scores)
         } else {
-            running.job.answer.prompt(scores.found)
+            running.job.answer.send(Event::Prompt(scores))
         }
         Outcome::Ongoing
+    }
+
+    /// What the models compute, timed; what becomes of the generation if they cannot.
+    fn in_models<T>(&self, work: impl FnOnce() -> cascade_engine::Result<T>) -> Result<T, Outcome> {
+        let begun = Instant::now();
+        let done = guarded(work);
+        self.metrics.in_models.inc_by(begun.elapsed().as_secs_f64());
+        let done = done.ok_or(Outcome::Broken)?;
+        done.map_err(|error| Outcome::Failed(Failure::Model(error.to_string())))
     }
 
     fn observe(&self, running: &mut Running, report: &StepReport) {
@@ -539,7 +488,8 @@ impl Scheduler {
             self.metrics.next_tokens(since, report.tokens.len());
         } else {
             running.first_token = Some(now);
-            self.metrics.first_token(now - running.job.submitted);
+            let since = now - running.job.submitted;
+            self.metrics.first_token.observe(since.as_secs_f64());
             // What it shares with others need not be reserved for it any more.
             self.changed.notify_one();
         }
@@ -560,22 +510,22 @@ impl Scheduler {
 
     /// Sends the end of an answer, and frees its session.
     fn end(&self, running: Running, outcome: Outcome) {
-        let (job, started) = (running.job, running.started);
+        let (job, lease) = (running.job, running.lease);
         if let Outcome::Broken = outcome {
             let request = &*job.id;
             tracing::error!(request, "a step panicked; its session is given up");
             self.fail(job.answer, Failure::Lost);
             drop(running.generation);
-            return self.release(None, &started, &running.reservation);
+            return self.release(None, &lease);
         }
         let (output, cascade) = running.generation.into_output_and_cascade();
         let done = Done {
             // What others said is nobody's business, not even that they said it.
             cached_tokens: cached(&output, job.prompt.context.len()).min(running.known),
-            queued: started - job.submitted,
+            queued: lease.started - job.submitted,
             output,
         };
-        let prompt_tokens = job.prompt.source.len() + job.prompt.context.len();
+        let prompt_tokens = job.prompt.len();
         self.log(&job, running.first_token, &outcome, &done);
         let mut context = job.prompt.context;
         context.extend(&done.output.tokens);
@@ -587,11 +537,11 @@ impl Scheduler {
             source: job.prompt.source,
             context,
         };
-        self.release(Some(idle), &started, &running.reservation);
+        self.release(Some(idle), &lease);
         match outcome {
             Outcome::Failed(failure) => self.fail(job.answer, failure),
             Outcome::Abandoned => {
-                self.metrics.abandoned();
+                self.metrics.abandoned.inc();
                 job.answer.fail(Failure::Lost);
             }
             _ => {
@@ -602,7 +552,7 @@ impl Scheduler {
     }
 
     fn fail(&self, answer: AnswerSender, failure: Failure) {
-        self.metrics.failed();
+        self.metrics.failed.inc();
         answer.fail(failure);
     }
 
@@ -616,7 +566,7 @@ impl Scheduler {
         tracing::info!(
             request = id,
             finish,
-            prompt_tokens = job.prompt.source.len() + job.prompt.context.len(),
+            prompt_tokens = job.prompt.len(),
             cached_tokens = done.cached_tokens,
             tokens = output.tokens.len(),
             forwards = output.steps.len(),
@@ -635,16 +585,11 @@ impl Scheduler {
     }
 
     /// Frees a session; its cascade, if there is one, is kept.
-    fn release(
-        &self,
-        idle: Option<IdleSession>,
-        started: &Instant,
-        reservation: &Arc<Reservation>,
-    ) {
+    fn release(&self, idle: Option<IdleSession>, lease: &Lease) {
         let mut state = lock(&self.state);
         state.running -= 1;
-        state.reservations.remove(reservation);
-        let seconds = started.elapsed().as_secs_f64();
+        state.reservations.remove(&lease.reservation);
+        let seconds = lease.started.elapsed().as_secs_f64();
         state.mean_seconds = match state.mean_seconds {
             0.0 => seconds,
             mean => 0.9 * mean + 0.1 * seconds,
@@ -659,7 +604,7 @@ impl Scheduler {
 
     fn publish(&self, state: &State) {
         self.metrics
-            .load(state.running, state.waiting.len(), state.pool.len());
+            .load(state.running, state.waiting.len(), state.pool.idle.len());
     }
 }
 
@@ -690,6 +635,17 @@ impl State {
     }
 }
 
+/// The error of a job that may take more memory than there is for those of all.
+fn too_large(needed: usize, memory: usize) -> ApiError {
+    ApiError::invalid(format!(
+        "keys and values of the prompt and its answer may take {:.1} MB, more than the {:.1} MB that the server has \
+         for those of all answers; ask for fewer tokens, shorten the prompt, or raise the server's --cache-memory",
+        needed as f64 / 1e6,
+        memory as f64 / 1e6
+    ))
+    .with_code("context_length_exceeded")
+}
+
 /// What `work` returns; nothing if it panics.
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
@@ -702,6 +658,20 @@ fn refused(error: Error) -> Failure {
             Failure::Settings(source.to_string())
         }
         error => Failure::Model(error.to_string()),
+    }
+}
+
+/// Tokens of a job's prompt that its owner has asked about before, at most, if the job goes on with
+/// an idle session; `are_own` says whether what the session finds is the owner's own.
+fn known_tokens(job: &Job, idle: Option<&IdleSession>, are_own: bool) -> usize {
+    // Of a session that is nobody's, the warm-up has read the start token.
+    let is_nobodys = idle.is_some_and(|idle| idle.owner.is_none());
+    match idle.filter(|idle| idle.owner == Some(job.owner)) {
+        // A prompt that is scored is computed anew.
+        _ if job.prompt_logprobs.is_some() => 0,
+        _ if are_own && !is_nobodys => usize::MAX,
+        None => 0,
+        Some(own) => common_prefix(&own.context, &job.prompt.context),
     }
 }
 

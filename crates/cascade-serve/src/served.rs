@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use cascade_config::{
-    Assembly, CacheUse, ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables,
+    Assembly, CacheUse, ChatTemplate, Config, LevelInfo, Message, ModelPool, Role, Truncate,
+    Variables,
 };
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
@@ -45,33 +46,29 @@ pub(crate) struct Conversation {
 
 /// A model that is served: weights and tables are loaded once, and sessions are made of them.
 pub struct Served {
-    config: Config,
+    pub(crate) config: Config,
     pool: ModelPool,
     template: Option<ChatTemplate>,
     codec: Arc<dyn TextCodec>,
-    tokenizer: Tokenizer,
+    pub(crate) tokenizer: Tokenizer,
     architecture: Architecture,
     positions: Option<usize>,
     vocab_size: usize,
     /// Bytes of the longest token.
     longest_token: usize,
-    levels: Vec<Level>,
+    pub(crate) levels: Vec<LevelInfo>,
     created: u64,
     batcher: Batcher,
-    forwards: Forwards,
-    caches: CacheUse,
+    /// The forwards of all answers, as they are counted.
+    pub(crate) forwards: Forwards,
+    /// The memory of keys and values.
+    pub(crate) caches: CacheUse,
     /// Whether sessions compute together; otherwise they take turns.
     shares_forwards: bool,
     first: std::sync::Mutex<Option<(Cascade, Participant)>>,
     plain_speed: f64,
     warnings: Vec<String>,
     notes: Vec<String>,
-}
-
-#[derive(Clone, Debug)]
-struct Level {
-    name: String,
-    role: &'static str,
 }
 
 impl Served {
@@ -91,12 +88,7 @@ impl Served {
         let codec = Arc::clone(codec);
         let plain_speed = warm_up(&mut cascade)?;
         forwards.begin(&target.model);
-        let levels = assembled.levels.into_iter().map(|level| Level {
-            name: level.name,
-            role: level.role.as_str(),
-        });
         let caches = pool.cache_use(&config)?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Self {
             codec,
             tokenizer: target.tokenizer.clone(),
@@ -104,8 +96,8 @@ impl Served {
             architecture: target.info().architecture,
             positions: target.model.info().max_context,
             vocab_size: target.model.info().vocab_size,
-            levels: levels.collect(),
-            created: since.map_or(0, |since| since.as_secs()),
+            levels: assembled.levels,
+            created: crate::unix_seconds(),
             batcher,
             forwards,
             caches,
@@ -189,11 +181,6 @@ impl Served {
         }
     }
 
-    /// The memory of keys and values.
-    pub(crate) fn caches(&self) -> &CacheUse {
-        &self.caches
-    }
-
     /// What should be said of limits that these models do not fit: in sentences.
     ///
     /// # Errors
@@ -244,18 +231,6 @@ impl Served {
         })
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub(crate) fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
-    }
-
-    pub(crate) fn level_names(&self) -> Vec<String> {
-        self.levels.iter().map(|level| level.name.clone()).collect()
-    }
-
     /// Tokens of a prompt and its answer at most.
     pub(crate) fn max_context(&self, limit: usize) -> usize {
         self.positions.unwrap_or(usize::MAX).min(limit)
@@ -284,11 +259,6 @@ impl Served {
         Ok((cascade, participant))
     }
 
-    /// The forwards of all answers, as they are counted.
-    pub(crate) fn forwards(&self) -> &Forwards {
-        &self.forwards
-    }
-
     /// Whether prompts are read by an encoder.
     pub(crate) fn has_encoder(&self) -> bool {
         self.architecture == Architecture::EncoderDecoder
@@ -301,11 +271,7 @@ impl Served {
         let shortened = limit.is_some_and(|limit| limit.truncate != Truncate::Refuse);
         PromptRoom {
             context,
-            most: if shortened {
-                context.saturating_mul(CONTEXTS)
-            } else {
-                context
-            },
+            most: context.saturating_mul(if shortened { CONTEXTS } else { 1 }),
         }
     }
 
@@ -422,7 +388,7 @@ impl Served {
         let levels = self
             .levels
             .iter()
-            .map(|level| json!({"name": level.name, "role": level.role}));
+            .map(|level| json!({"name": level.name, "role": level.role.as_str()}));
         json!({
             "id": id,
             "object": "model",

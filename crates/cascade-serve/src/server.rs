@@ -112,8 +112,7 @@ impl Parts {
     async fn serve(mut self) -> Result<()> {
         let name = self.options.name.clone();
         let name = name.unwrap_or_else(|| self.served.name().to_owned());
-        let (levels, forwards) = (self.served.level_names(), self.served.forwards());
-        let metrics = Arc::new(Metrics::new(&name, &levels, forwards));
+        let metrics = Arc::new(Metrics::new(&name, &self.served));
         let (served, measured) = (Arc::clone(&self.served), Arc::clone(&metrics));
         let started = Scheduler::start(served, measured, &self.options);
         let (scheduler, workers) = started.map_err(system("starting threads"))?;

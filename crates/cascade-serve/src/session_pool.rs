@@ -23,7 +23,7 @@ pub(crate) struct IdleSession<C = Cascade> {
 
 /// Idle sessions, the one that was used last at the end.
 pub(crate) struct SessionPool<C = Cascade> {
-    idle: Vec<IdleSession<C>>,
+    pub(crate) idle: Vec<IdleSession<C>>,
     /// Whether those who have neither keys nor salts take each other's cascades.
     shared: bool,
 }
@@ -45,14 +45,6 @@ impl<C> SessionPool<C> {
             shared,
             ..Self::default()
         }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.idle.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &IdleSession<C>> {
-        self.idle.iter()
     }
 
     pub(crate) fn put(&mut self, idle: IdleSession<C>) {
@@ -152,7 +144,7 @@ mod tests {
         let mut pool = pool(&contexts);
         assert_eq!(taken(&mut pool, &[1, 2, 3, 4, 5, 6], true), Some(1));
         assert_eq!(taken(&mut pool, &[1, 2, 3, 4, 5, 6], true), Some(0));
-        assert_eq!(pool.len(), 1);
+        assert_eq!(pool.idle.len(), 1);
     }
 
     #[test]

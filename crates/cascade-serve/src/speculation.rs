@@ -18,7 +18,8 @@ pub(crate) struct SpeculationSettings {
     schedule: ScheduleConfig,
     lenience: Lenience,
     placement: Placement,
-    max_nodes: usize,
+    /// Nodes of a tree at most.
+    pub(crate) max_nodes: usize,
     /// The branching of all neural drafters, in place of each one's own.
     branching: Option<Branching>,
     /// Whether the end token of the chat template ends an answer too.
@@ -43,11 +44,6 @@ impl SpeculationSettings {
             branching: None,
             chat,
         }
-    }
-
-    /// Nodes of a tree at most.
-    pub(crate) fn max_nodes(&self) -> usize {
-        self.max_nodes
     }
 
     /// The configuration with these settings.
@@ -148,34 +144,29 @@ impl SpeculationSettings {
         let widths = tree.counts("widths", 1, most)?;
         let expand = tree.one_of("expand")?;
         let siblings = tree.one_of("siblings")?;
-        let shaped = widths.is_some() || siblings.is_some();
-        match widths {
-            _ if expand == Some(Expand::MostProbable) && shaped => {
-                Err(tree.wrong("expand", "`most_probable` has neither widths nor siblings"))
+        self.branching = match (widths, expand) {
+            (None, None) if siblings.is_none() => return Ok(()),
+            (None, Some(Expand::MostProbable)) if siblings.is_none() => Some(Branching {
+                expand: Expand::MostProbable,
+                ..Branching::chain()
+            }),
+            (_, Some(Expand::MostProbable)) => {
+                let problem = "`most_probable` has neither widths nor siblings";
+                return Err(tree.wrong("expand", problem));
             }
-            None if expand == Some(Expand::MostProbable) => {
-                self.branching = Some(Branching {
-                    expand: Expand::MostProbable,
-                    ..Branching::chain()
-                });
-                Ok(())
+            (None, _) => {
+                return Err(tree.wrong("widths", "`expand` and `siblings` need it; give it too"))
             }
-            Some(widths) if widths.is_empty() => {
-                Err(tree.wrong("widths", "it is empty; give the children at each depth"))
+            (Some(widths), _) if widths.is_empty() => {
+                return Err(tree.wrong("widths", "it is empty; give the children at each depth"))
             }
-            Some(widths) => {
-                self.branching = Some(Branching {
-                    widths,
-                    expand: expand.unwrap_or_default(),
-                    siblings: siblings.unwrap_or_default(),
-                });
-                Ok(())
-            }
-            None if expand.is_some() || siblings.is_some() => {
-                Err(tree.wrong("widths", "`expand` and `siblings` need it; give it too"))
-            }
-            None => Ok(()),
-        }
+            (Some(widths), expand) => Some(Branching {
+                widths,
+                expand: expand.unwrap_or_default(),
+                siblings: siblings.unwrap_or_default(),
+            }),
+        };
+        Ok(())
     }
 }
 

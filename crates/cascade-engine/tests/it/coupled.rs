@@ -10,7 +10,7 @@ use cascade_engine::{
     AdaptiveConfidence, AssumedTime, Branching, Cascade, Expand, LengthHeuristic, MdpThreshold,
     NeuralOptions, OnlineSchedule, Options, RowTimes, Rule, Siblings, VirtualClock,
 };
-use cascade_ngram::{MaxGram, MaxGramTree, MaxGramTreeOptions};
+use cascade_ngram::{MaxGram, MaxGramTree, MaxGramTreeConfig};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -68,7 +68,7 @@ fn texts_are_those_of_plain_decoding_with_the_same_seed() {
         let mut setting = Setting::random(&mut rng, number % 4 != 0);
         setting.rules = [Rule::Coupled; 3];
         setting.sampling = random_sampling(&mut rng);
-        let tree = MaxGramTree::new(MaxGramTreeOptions::default(), None);
+        let tree = MaxGramTree::new(MaxGramTreeConfig::default(), None);
         let builder = match number % 3 {
             0 => setting.builder_with(tree),
             _ => setting.builder(),

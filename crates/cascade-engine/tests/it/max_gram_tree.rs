@@ -11,7 +11,7 @@ use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand, KMatrix, Lenience,
     NeuralOptions, Options, Outcome, Placement, Rule, StopRule,
 };
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 use proptest::prelude::*;
 
 use crate::common::matrix;
@@ -22,15 +22,16 @@ fn toy(architecture: Architecture) -> ToyScorer {
     ToyScorer::target("target", VOCABULARY, 42).with_architecture(architecture)
 }
 
-fn options() -> impl Strategy<Value = MaxGramTreeOptions> {
+fn options() -> impl Strategy<Value = MaxGramTreeConfig> {
     let rates = prop::sample::select(vec![0.0, 0.03, 1.0]);
     let minimum = prop::sample::select(vec![0.0, 0.05, 0.5]);
     (0usize..=8, 0usize..60, rates, minimum).prop_map(|(hints, session, rate, minimum)| {
-        MaxGramTreeOptions {
+        MaxGramTreeConfig {
             hints,
             session_tokens: session,
             learning_rate: rate,
             min_probability: minimum,
+            ..MaxGramTreeConfig::default()
         }
     })
 }

@@ -13,7 +13,7 @@ use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Convention, DraftVocabulary, DraftedToken, Expand, KMatrix,
     Lenience, NeuralOptions, Options, Outcome, Placement, ReviewRule, Rule, Siblings, StopRule,
 };
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 use cascade_verify::CandidateToken;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -360,11 +360,11 @@ fn samples_that_a_learning_tree_drafts_have_the_targets_distribution() {
             if i % 3 == 0 {
                 setting.k = vec![vec![0, 0, 4], vec![0; 3], vec![0; 3]];
             }
-            let options = MaxGramTreeOptions {
+            let options = MaxGramTreeConfig {
                 hints: [0, 1, 3][i % 3],
                 session_tokens: 50,
                 learning_rate: 0.1,
-                ..MaxGramTreeOptions::default()
+                ..MaxGramTreeConfig::default()
             };
             let tree = MaxGramTree::new(options, None);
             let mut cascade = setting.builder_with(tree).build().unwrap();

@@ -11,7 +11,7 @@ use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Expand, KMatrix, NeuralOptions, OnlineSchedule, Options,
     Rule, Siblings,
 };
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 use proptest::prelude::*;
 
 use crate::common::matrix;
@@ -60,7 +60,7 @@ proptest! {
             .neural_with("second", drafter(2), most_probable(Rule::default()));
         let mut rows = vec![vec![k[0], k[1]], vec![0, k[2]]];
         if text {
-            builder = builder.statistical("text", MaxGramTree::new(MaxGramTreeOptions::default(), None));
+            builder = builder.statistical("text", MaxGramTree::new(MaxGramTreeConfig::default(), None));
             rows.iter_mut().for_each(|row| row.push(0));
             rows[0][2] = k[2];
             rows.push(vec![0; 3]);

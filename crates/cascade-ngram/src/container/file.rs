@@ -1,5 +1,6 @@
 //! The file of a table.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 use std::{fmt, io};
@@ -16,11 +17,10 @@ pub(crate) struct TableFile {
     bytes: Bytes,
 }
 
-/// Bytes that are mapped, embedded in the program, or on the heap.
+/// Bytes that are mapped, or in memory: embedded in the program, or on the heap.
 enum Bytes {
     Mapped(Mmap),
-    Static(&'static [u8]),
-    Owned(Vec<u8>),
+    InMemory(Cow<'static, [u8]>),
 }
 
 impl fmt::Debug for Bytes {
@@ -44,19 +44,11 @@ impl TableFile {
         })
     }
 
-    /// A file that is embedded in the program.
-    pub(crate) fn embedded(name: impl Into<String>, bytes: &'static [u8]) -> Self {
+    /// A file that is embedded in the program, or on the heap.
+    pub(crate) fn in_memory(name: impl Into<String>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         Self {
             name: name.into(),
-            bytes: Bytes::Static(bytes),
-        }
-    }
-
-    /// A file in memory.
-    pub(crate) fn owned(name: impl Into<String>, bytes: Vec<u8>) -> Self {
-        Self {
-            name: name.into(),
-            bytes: Bytes::Owned(bytes),
+            bytes: Bytes::InMemory(bytes.into()),
         }
     }
 
@@ -67,8 +59,7 @@ impl TableFile {
     pub(crate) fn as_slice(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(map) => map,
-            Bytes::Static(bytes) => bytes,
-            Bytes::Owned(bytes) => bytes,
+            Bytes::InMemory(bytes) => bytes,
         }
     }
 

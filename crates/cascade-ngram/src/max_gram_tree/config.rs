@@ -1,7 +1,6 @@
 //! The Max-Gram tree as an entry of a configuration.
 
 use std::fmt;
-use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,17 +9,16 @@ use serde::de::{self, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hints::MOST_HINTS;
-use super::{MaxGramTree, MaxGramTreeOptions, Weights};
+use super::{MaxGramTree, Weights};
 use crate::config::{
-    DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+    is_default, is_one, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
+    TableLocator, Within,
 };
-use crate::NgramTable;
 
-/// Settings of [`MaxGramTree`] with the places of its table and its weights:
-/// `max_gram_tree: { table: TABLE, session_tokens: 0 }`.
+/// Settings of [`MaxGramTree`]: `max_gram_tree: { table: TABLE, session_tokens: 0 }`.
+/// [`MaxGramTree::new`] leaves the places of table and weights unread: there they are given.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
 pub struct MaxGramTreeConfig {
     /// A static table that is part of the mixture. The more successors it holds of each context,
     /// the better; 16 is a good number.
@@ -29,51 +27,50 @@ pub struct MaxGramTreeConfig {
     /// A file of [`Weights`], in place of the shipped ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<TableLocator>,
-    /// As [`MaxGramTreeOptions::min_probability`].
-    #[serde(
-        deserialize_with = "probability",
-        skip_serializing_if = "usual::min_probability"
-    )]
+    /// Paths whose probability, as the drafter estimates it, is smaller are not drafted; between 0
+    /// (the budget is always spent, as far as there is anything to propose) and 1.
+    #[serde(deserialize_with = "probability", skip_serializing_if = "is_default")]
     pub min_probability: f32,
-    /// As [`MaxGramTreeOptions::session_tokens`].
-    #[serde(skip_serializing_if = "usual::session_tokens")]
+    /// Tokens of other answers that are kept to draft from; 0 keeps none.
+    #[serde(skip_serializing_if = "is_usual_session")]
     pub session_tokens: usize,
-    /// As [`MaxGramTreeOptions::hints`].
-    #[serde(deserialize_with = "hints", skip_serializing_if = "usual::hints")]
+    /// How many of the target's most probable tokens are remembered after every drafted token,
+    /// rejected ones included, up to 8. 1 is free, since the target computes that token anyway;
+    /// more cost it the probabilities of a row. 0 remembers none.
+    #[serde(deserialize_with = "hints", skip_serializing_if = "is_one")]
     pub hints: usize,
-    /// As [`MaxGramTreeOptions::learning_rate`].
+    /// How fast weights follow the text, per token; 0 keeps them as they are.
     #[serde(
         deserialize_with = "probability",
-        skip_serializing_if = "usual::learning_rate"
+        skip_serializing_if = "is_usual_rate"
     )]
     pub learning_rate: f32,
 }
 
-/// For `skip_serializing_if`: whether a setting is at its default.
-mod usual {
-    use super::MaxGramTreeOptions;
+/// The default of [`MaxGramTreeConfig::session_tokens`].
+const SESSION_TOKENS: usize = 1 << 18;
+/// The default of [`MaxGramTreeConfig::learning_rate`].
+const LEARNING_RATE: f32 = 0.03;
 
-    pub(super) fn min_probability(value: &f32) -> bool {
-        *value == MaxGramTreeOptions::default().min_probability
-    }
-
-    pub(super) fn session_tokens(value: &usize) -> bool {
-        *value == MaxGramTreeOptions::default().session_tokens
-    }
-
-    pub(super) fn hints(value: &usize) -> bool {
-        *value == MaxGramTreeOptions::default().hints
-    }
-
-    pub(super) fn learning_rate(value: &f32) -> bool {
-        *value == MaxGramTreeOptions::default().learning_rate
+impl Default for MaxGramTreeConfig {
+    fn default() -> Self {
+        Self {
+            table: None,
+            weights: None,
+            min_probability: 0.0,
+            session_tokens: SESSION_TOKENS,
+            hints: 1,
+            learning_rate: LEARNING_RATE,
+        }
     }
 }
 
-/// A number within bounds. Errors are those of the visitor, so that they name the key.
-struct Within<T> {
-    range: RangeInclusive<T>,
-    expected: &'static str,
+fn is_usual_session(tokens: &usize) -> bool {
+    *tokens == SESSION_TOKENS
+}
+
+fn is_usual_rate(rate: &f32) -> bool {
+    *rate == LEARNING_RATE
 }
 
 impl de::Visitor<'_> for Within<f32> {
@@ -100,21 +97,6 @@ impl de::Visitor<'_> for Within<f32> {
     }
 }
 
-impl de::Visitor<'_> for Within<usize> {
-    type Value = usize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
-        let found = usize::try_from(value)
-            .ok()
-            .filter(|value| self.range.contains(value));
-        found.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(value), &self))
-    }
-}
-
 fn probability<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     deserializer.deserialize_f64(Within {
         range: 0.0..=1.0,
@@ -127,37 +109,6 @@ fn hints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> 
         range: 0..=MOST_HINTS,
         expected: "at most 8 tokens",
     })
-}
-
-impl Default for MaxGramTreeConfig {
-    fn default() -> Self {
-        let MaxGramTreeOptions {
-            min_probability,
-            session_tokens,
-            hints,
-            learning_rate,
-        } = MaxGramTreeOptions::default();
-        Self {
-            table: None,
-            weights: None,
-            min_probability,
-            session_tokens,
-            hints,
-            learning_rate,
-        }
-    }
-}
-
-impl MaxGramTreeConfig {
-    /// The settings but the files.
-    pub fn options(&self) -> MaxGramTreeOptions {
-        MaxGramTreeOptions {
-            min_probability: self.min_probability,
-            session_tokens: self.session_tokens,
-            hints: self.hints,
-            learning_rate: self.learning_rate,
-        }
-    }
 }
 
 impl DrafterKey for MaxGramTreeConfig {
@@ -178,14 +129,10 @@ impl DrafterConfig for MaxGramTreeConfig {
             .map(read_weights)
             .transpose()
             .map_err(|problem| OpenError::new(WEIGHTS, problem))?;
-        let options = self.options();
-        let drafter = MaxGramTree::new(options, table.clone());
-        Ok(Arc::new(MaxGramTreeFactory {
-            table,
-            drafter: match weights {
-                Some(weights) => drafter.with_weights(weights),
-                None => drafter,
-            },
+        let drafter = MaxGramTree::new(self.clone(), table);
+        Ok(Arc::new(match weights {
+            Some(weights) => drafter.with_weights(weights),
+            None => drafter,
         }))
     }
 
@@ -211,10 +158,7 @@ impl DrafterConfig for MaxGramTreeConfig {
         )
     }
 
-    fn with_drawn_settings(
-        &self,
-        draw: &mut dyn FnMut(Range<usize>) -> usize,
-    ) -> Option<Arc<dyn DrafterConfig>> {
+    fn with_drawn_settings(&self, draw: &mut Draw<'_>) -> Option<Arc<dyn DrafterConfig>> {
         Some(Arc::new(Self {
             min_probability: [0.0, 0.02, 0.3][draw(0..3)],
             session_tokens: [0, 40, 1 << 18][draw(0..3)],
@@ -238,15 +182,9 @@ fn read_weights(locator: &TableLocator) -> Result<Weights, String> {
     }
 }
 
-struct MaxGramTreeFactory {
-    table: Option<Arc<NgramTable>>,
-    /// A drafter that has seen nothing.
-    drafter: MaxGramTree,
-}
-
-impl DrafterFactory for MaxGramTreeFactory {
+impl DrafterFactory for MaxGramTree {
     fn drafter(&self) -> Box<dyn Drafter + Send> {
-        Box::new(self.drafter.clone())
+        Box::new(self.clone())
     }
 
     fn source(&self) -> String {

@@ -2,7 +2,7 @@
 
 use hashbrown::hash_table::{Entry, HashTable};
 
-use super::ranking::{self, Ranking};
+use super::ranking::Ranking;
 
 /// A token and how often it followed a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl List {
                     Undo::NEW
                 }
             },
-            Self::Long(ranking) => Undo(ranking.add(token).0),
+            Self::Long(ranking) => Undo(ranking.add(token)),
         }
     }
 
@@ -124,8 +124,8 @@ impl List {
             }
             Self::Long(ranking) => {
                 match undo {
-                    Some(Undo::NEW) => ranking.undo(token, ranking::Undo(SHORT as u32)),
-                    Some(Undo(at)) => ranking.undo(token, ranking::Undo(at)),
+                    Some(Undo::NEW) => ranking.undo(token, SHORT as u32),
+                    Some(Undo(at)) => ranking.undo(token, at),
                     None => ranking.remove(token),
                 }
                 if ranking.followers().pairs.len() <= SHORT {

@@ -2,10 +2,10 @@
 //!
 //! ```
 //! use cascade_ngram::max_gram_tree::fit::Fitter;
-//! use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
+//! use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 //!
 //! let answers = [(vec![1, 2, 3, 1, 2], vec![3, 1, 2, 3, 1, 2, 3])];
-//! let mut fitter = Fitter::new(MaxGramTree::new(MaxGramTreeOptions::default(), None));
+//! let mut fitter = Fitter::new(MaxGramTree::new(MaxGramTreeConfig::default(), None));
 //! let mut before = f64::INFINITY;
 //! for _pass in 0..3 {
 //!     fitter.forget();

@@ -3,7 +3,7 @@
 use cascade_core::{common_prefix, TokenId};
 
 use super::continuations::{Continuations, Undo};
-use super::ranking::{self, Ranking};
+use super::ranking::Ranking;
 
 /// Lengths of the contexts that are counted.
 pub(super) const ORDERS: [usize; 10] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24];
@@ -89,25 +89,16 @@ pub(super) struct TextId {
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     contexts: [Undo; ORDERS.len() + SKIPS],
-    unigram: ranking::Undo,
+    /// Where the token was among all.
+    unigram: u32,
     /// The hash of the text up to the token.
     hash: u64,
 }
 
 impl History {
-    /// The tokens.
-    pub(super) fn tokens(&self) -> &[TokenId] {
-        &self.tokens
-    }
-
-    /// Writes the last tokens, newest first, as many as there is room for. Returns their number.
-    pub(super) fn newest_first(&self, newest: &mut [TokenId]) -> usize {
-        let last = self.tokens.iter().rev();
-        let count = last.len().min(newest.len());
-        for (place, &token) in newest.iter_mut().zip(last) {
-            *place = token;
-        }
-        count
+    /// The tokens, newest first.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = TokenId> + '_ {
+        self.tokens.iter().rev().copied()
     }
 
     /// Which text it is.
@@ -169,6 +160,6 @@ impl History {
     }
 
     fn keys(&self) -> Keys {
-        Keys::new(self.tokens.iter().rev().copied())
+        Keys::new(self.newest_first())
     }
 }

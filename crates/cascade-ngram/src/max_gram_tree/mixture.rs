@@ -4,7 +4,7 @@ use cascade_core::TokenId;
 
 use super::continuations::{Continuations, Followers};
 use super::hints::{Choice, Hints, HINT_ORDERS};
-use super::history::{History, Keys, ORDERS, SKIPS};
+use super::history::{History, Keys, LONGEST, ORDERS, SKIPS};
 use super::session::SESSION_ORDERS;
 use super::weights::{Bucket, Factors, Kind, Weights, TABLE_ORDERS};
 use crate::ngram_table::{self, NgramTable};
@@ -89,9 +89,11 @@ impl<'a> Mixture<'a> {
     pub(super) fn new(
         sources: Sources<'a>,
         weights: &Weights,
-        newest_first: &[TokenId],
+        newest_first: impl Iterator<Item = TokenId>,
         advised: &'a [Choice],
     ) -> Self {
+        let (newest, length) = as_array(newest_first);
+        let newest_first = &newest[..length];
         let mut mixture = Self {
             evidence: [const { None }; MOST],
             count: 0,
@@ -230,6 +232,14 @@ impl<'a> Mixture<'a> {
         }
         gradient
     }
+}
+
+/// The newest tokens, as many as contexts have, and their number.
+fn as_array(newest_first: impl Iterator<Item = TokenId>) -> ([TokenId; LONGEST], usize) {
+    let mut newest = [0; LONGEST];
+    let places = newest.iter_mut().zip(newest_first);
+    let length = places.map(|(place, token)| *place = token).count();
+    (newest, length)
 }
 
 /// The slope of the logarithm of a probability by each weight that it depends on.

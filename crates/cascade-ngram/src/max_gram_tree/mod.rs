@@ -20,39 +20,12 @@ use cascade_core::{
 
 pub use self::config::MaxGramTreeConfig;
 use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
-use self::history::{History, Keys, TextId, LONGEST};
+use self::history::{History, Keys, TextId};
 use self::mixture::{Gradient, Mixture, Sources};
 use self::search::{Buffers, Search};
 use self::session::{Answer, Session, Store};
 pub use self::weights::Weights;
 use crate::NgramTable;
-
-/// Settings of [`MaxGramTree`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MaxGramTreeOptions {
-    /// Paths whose probability, as the drafter estimates it, is smaller are not drafted; between 0
-    /// (the budget is always spent, as far as there is anything to propose) and 1.
-    pub min_probability: f32,
-    /// Tokens of other answers that are kept to draft from; 0 keeps none.
-    pub session_tokens: usize,
-    /// How many of the target's most probable tokens are remembered after every drafted token,
-    /// rejected ones included, up to 8. 1 is free, since the target computes that token anyway;
-    /// more cost it the probabilities of a row. 0 remembers none.
-    pub hints: usize,
-    /// How fast weights follow the text, per token; 0 keeps them as they are.
-    pub learning_rate: f32,
-}
-
-impl Default for MaxGramTreeOptions {
-    fn default() -> Self {
-        Self {
-            min_probability: 0.0,
-            session_tokens: 1 << 18,
-            hints: 1,
-            learning_rate: 0.03,
-        }
-    }
-}
 
 /// How probable a token is taken to be of which only is known that it is the most probable one.
 const ARGMAX: f32 = 0.5;
@@ -75,7 +48,7 @@ const ARGMAX: f32 = 0.5;
 /// look-ups. Memory grows with the text: see `docs/max-gram.md`.
 #[derive(Clone, Debug)]
 pub struct MaxGramTree {
-    options: MaxGramTreeOptions,
+    options: MaxGramTreeConfig,
     /// The weights before it learned.
     fitted: Weights,
     weights: Weights,
@@ -96,23 +69,23 @@ pub struct MaxGramTree {
 
 impl Default for MaxGramTree {
     fn default() -> Self {
-        Self::new(MaxGramTreeOptions::default(), None)
+        Self::new(MaxGramTreeConfig::default(), None)
     }
 }
 
 impl MaxGramTree {
     /// A drafter that has seen nothing yet. The vocabulary of the table must be that of the
     /// contexts.
-    pub fn new(options: MaxGramTreeOptions, table: Option<Arc<NgramTable>>) -> Self {
+    pub fn new(options: MaxGramTreeConfig, table: Option<Arc<NgramTable>>) -> Self {
         let fitted = Weights::shipped(table.is_some(), options.session_tokens > 0);
         Self {
-            options,
             fitted: fitted.clone(),
             weights: fitted,
             table,
             source: Vec::new(),
             history: History::default(),
             store: Store::new(options.session_tokens),
+            options,
             hints: Hints::default(),
             answer: Answer::default(),
             observed: TextId::default(),
@@ -132,7 +105,7 @@ impl MaxGramTree {
     pub fn for_another_text(&self) -> Self {
         Self {
             store: self.store.for_another_text(),
-            ..Self::new(self.options, self.table.clone()).with_weights(self.fitted.clone())
+            ..Self::new(self.options.clone(), self.table.clone()).with_weights(self.fitted.clone())
         }
     }
 
@@ -213,13 +186,11 @@ impl MaxGramTree {
 
     /// What is known of the next token, which `row` is about.
     fn mixture<'a>(&'a self, session: &'a Session, row: Option<AdvisedRow>) -> Mixture<'a> {
-        let mut newest = [0; LONGEST];
-        let length = self.history.newest_first(&mut newest);
         let advised = row.map_or(&[][..], |row| self.advice.top(row));
         Mixture::new(
             self.sources(session),
             &self.weights,
-            &newest[..length],
+            self.history.newest_first(),
             advised,
         )
     }
@@ -283,8 +254,7 @@ fn keys_after(observation: &Observation<'_>, node: Option<NodeId>) -> Keys {
 
 impl Drafter for MaxGramTree {
     fn set_source(&mut self, source: &[TokenId]) {
-        self.source.clear();
-        self.source.extend_from_slice(source);
+        source.clone_into(&mut self.source);
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {

@@ -16,10 +16,6 @@ pub(super) struct Ranking {
     total: u32,
 }
 
-/// What [`Ranking::undo`] needs: where the token was.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Undo(pub(super) u32);
-
 impl Ranking {
     /// The ranking of pairs that are sorted by falling count, in their order.
     pub(super) fn from_sorted(pairs: Vec<Pair>) -> Self {
@@ -47,7 +43,8 @@ impl Ranking {
         }
     }
 
-    pub(super) fn add(&mut self, token: u32) -> Undo {
+    /// Counts a token once more, and returns where it was, which [`undo`](Self::undo) needs.
+    pub(super) fn add(&mut self, token: u32) -> u32 {
         let end = self.pairs.len() as u32;
         let at = *self.positions.entry(token).or_insert(end);
         if at == end {
@@ -64,11 +61,11 @@ impl Ranking {
         self.pairs[to as usize].count += 1;
         self.starts[count] = to + 1;
         self.total += 1;
-        Undo(at)
+        at
     }
 
     /// Takes back the last [`add`](Self::add) that is not taken back yet.
-    pub(super) fn undo(&mut self, token: u32, Undo(at): Undo) {
+    pub(super) fn undo(&mut self, token: u32, at: u32) {
         if let Some(&from) = self.positions.get(&token) {
             self.take(token, from, at);
         }

@@ -5,7 +5,6 @@ use std::collections::BinaryHeap;
 
 use cascade_core::{Advice, AdvisedRow, Budget, NodeId, ScoredTree, TokenId};
 
-use super::history::LONGEST;
 use super::mixture::{Candidates, Mixture, Sources};
 use super::weights::Weights;
 
@@ -105,10 +104,12 @@ impl Search<'_> {
         } else {
             (left.min(MOST_CHILDREN), self.cut() / path)
         };
-        let mut newest = [0; LONGEST];
-        let length = self.newest_first(draft, node, &mut newest);
+        let tree = draft.tree();
+        let ancestors = std::iter::successors(node, |&node| tree.parent(node));
+        let text = self.sources.history.newest_first();
+        let newest_first = ancestors.map(|node| tree.token(node)).chain(text);
         let advised = row.map_or(&[][..], |row| self.advice.top(row));
-        let mixture = Mixture::new(self.sources, self.weights, &newest[..length], advised);
+        let mixture = Mixture::new(self.sources, self.weights, newest_first, advised);
         let Buffers { heap, candidates } = &mut *self.buffers;
         mixture.candidates(cut, candidates);
         for (token, probability) in candidates.best(children) {
@@ -131,23 +132,5 @@ impl Search<'_> {
     fn cut(&self) -> f32 {
         let times = CUT_NODES as f32 / self.budget.nodes as f32;
         (CUT * times.max(1.0)).min(GREATEST_CUT)
-    }
-
-    /// The last tokens of the path to a node and of the text before it, newest first.
-    fn newest_first(
-        &self,
-        draft: &ScoredTree,
-        node: Option<NodeId>,
-        newest: &mut [TokenId; LONGEST],
-    ) -> usize {
-        let path = std::iter::successors(node, |&node| draft.tree().parent(node))
-            .map(|node| draft.tree().token(node));
-        let text = self.sources.history.tokens().iter().rev().copied();
-        let mut length = 0;
-        for (place, token) in newest.iter_mut().zip(path.chain(text)) {
-            *place = token;
-            length += 1;
-        }
-        length
     }
 }

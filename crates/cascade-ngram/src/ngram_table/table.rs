@@ -80,7 +80,7 @@ impl NgramTable {
         bytes: &'static [u8],
         tokenizer: &Fingerprint,
     ) -> Result<Self> {
-        Self::load(TableFile::embedded(name, bytes), Some(tokenizer))
+        Self::load(TableFile::in_memory(name, bytes), Some(tokenizer))
     }
 
     /// A table from the bytes of its file; `name` replaces the file name in errors.
@@ -88,7 +88,7 @@ impl NgramTable {
     /// # Errors
     /// As [`open_any`](Self::open_any).
     pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
-        Self::load(TableFile::owned(name, bytes), None)
+        Self::load(TableFile::in_memory(name, bytes), None)
     }
 
     fn load(file: TableFile, tokenizer: Option<&Fingerprint>) -> Result<Self> {

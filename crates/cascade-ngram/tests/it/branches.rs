@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use crate::common::{conversations::conversations, tables::bigrams};
 use cascade_core::{Budget, Drafter, NodeId, TokenTree};
-use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, NgramTable, Occurrence, PromptLookup};
+use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, NgramTable, Occurrence, PromptLookup};
 use proptest::prelude::*;
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -112,10 +112,11 @@ fn case() -> impl Strategy<Value = (Vec<u32>, Vec<u32>)> {
     })
 }
 
-fn options() -> impl Strategy<Value = MaxGramOptions> {
+fn options() -> impl Strategy<Value = MaxGramConfig> {
     let occurrence = prop_oneof![Just(Occurrence::Earliest), Just(Occurrence::Latest)];
     (occurrence, 0..4usize, 0..6usize, 0..5usize).prop_map(
-        |(occurrence, min_match, branches, width)| MaxGramOptions {
+        |(occurrence, min_match, branches, width)| MaxGramConfig {
+            bigram: None,
             occurrence,
             min_match,
             branches,
@@ -132,7 +133,7 @@ proptest! {
         (source, context) in case(), options in options(), depth in 0..9usize, extra in 1..30usize,
     ) {
         let budget = tree(depth, depth + extra);
-        let mut drafter = MaxGram::new().with_options(options);
+        let mut drafter = MaxGram::new().with_options(options.clone());
         drafter.set_source(&source);
         let chain: Vec<u32> = drafter.propose(&context, Budget::chain(depth)).into_tree().tokens().collect();
         let found = drafter.propose(&context, budget).into_tree();
@@ -147,8 +148,8 @@ proptest! {
     ) {
         let table = table(10, &[vec![0, 1, 2, 0, 2, 1, 0, 3, 3, 2, 0, 0, 1]]);
         let budget = tree(depth, depth + extra);
-        let bare = MaxGramOptions { branches: 1, ..options };
-        let plain = MaxGramOptions { width: 1, ..bare };
+        let bare = MaxGramConfig { branches: 1, ..options.clone() };
+        let plain = MaxGramConfig { width: 1, ..bare.clone() };
         let mut copier = MaxGram::new().with_options(plain);
         let mut drafter = copier.clone().with_bigram(Arc::clone(&table)).with_options(bare);
         copier.set_source(&source);
@@ -219,10 +220,10 @@ fn without_settings_more_nodes_change_nothing() {
 #[test]
 fn a_budget_for_a_chain_gives_the_chain_whatever_the_settings() {
     let table = table(10, &[vec![3, 4, 3, 5, 3, 5]]);
-    let options = MaxGramOptions {
+    let options = MaxGramConfig {
         branches: 8,
         width: 4,
-        ..MaxGramOptions::default()
+        ..MaxGramConfig::default()
     };
     let context = [3, 4, 9, 3, 5, 9, 3];
     for nodes in 0..=6 {
@@ -231,7 +232,7 @@ fn a_budget_for_a_chain_gives_the_chain_whatever_the_settings() {
             Box::new(
                 MaxGram::new()
                     .with_bigram(Arc::clone(&table))
-                    .with_options(options),
+                    .with_options(options.clone()),
             ),
             Box::new(Bigram::new(Arc::clone(&table)).with_width(4)),
             Box::new(PromptLookup::default().with_branches(8)),
@@ -253,9 +254,9 @@ fn max_gram_prefers_the_longest_match_then_the_latest() {
     // Before the last (1, 2): (1, 2) came before 3 and before 4, 2 alone before 5 and before 6.
     let context = [1, 2, 3, 0, 2, 5, 7, 1, 2, 4, 0, 2, 6, 8, 1, 2];
     let paths = |branches, nodes| {
-        let options = MaxGramOptions {
+        let options = MaxGramConfig {
             branches,
-            ..MaxGramOptions::default()
+            ..MaxGramConfig::default()
         };
         let mut drafter = MaxGram::new().with_options(options);
         paths(&drafter.propose(&context, tree(2, nodes)).into_tree())
@@ -327,11 +328,12 @@ fn proposals_depend_on_source_context_and_budget_only() {
     let table = table(10, &[vec![0, 1, 2, 0, 2, 1, 0, 3, 3, 2, 0, 0, 1]]);
     for seed in 0..40 {
         let rng = &mut StdRng::seed_from_u64(seed);
-        let options = MaxGramOptions {
+        let options = MaxGramConfig {
             occurrence: [Occurrence::Earliest, Occurrence::Latest][seed as usize % 2],
             min_match: rng.random_range(1..3),
             branches: rng.random_range(1..9),
             width: rng.random_range(1..4),
+            bigram: None,
         };
         let fresh = MaxGram::new()
             .with_bigram(Arc::clone(&table))
@@ -365,9 +367,9 @@ fn proposals_depend_on_source_context_and_budget_only() {
 
 #[test]
 fn recorded_conversations_give_paths_that_occur() {
-    let options = MaxGramOptions {
+    let options = MaxGramConfig {
         branches: 8,
-        ..MaxGramOptions::default()
+        ..MaxGramConfig::default()
     };
     let mut drafter = MaxGram::new().with_options(options);
     for conversation in conversations().iter().step_by(4) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::{conversations::conversations, oracle, tables::bigrams};
 use cascade_core::{Budget, Drafter};
-use cascade_ngram::{Bigram, MaxGram, MaxGramOptions, Occurrence};
+use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, Occurrence};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
 const BUDGET: usize = 10;
@@ -165,9 +165,9 @@ fn fills_from_the_bigram_table_until_a_token_has_no_successor() {
 
 #[test]
 fn short_matches_count_as_none_if_told_so() {
-    let options = MaxGramOptions {
+    let options = MaxGramConfig {
         min_match: 2,
-        ..MaxGramOptions::default()
+        ..MaxGramConfig::default()
     };
     let mut drafter = MaxGram::new().with_options(options);
     assert_eq!(propose(&mut drafter, &[1, 2, 3, 2], 2), [0u32; 0]);
@@ -176,9 +176,9 @@ fn short_matches_count_as_none_if_told_so() {
 
 #[test]
 fn the_latest_occurrence_is_an_option() {
-    let options = MaxGramOptions {
+    let options = MaxGramConfig {
         occurrence: Occurrence::Latest,
-        ..MaxGramOptions::default()
+        ..MaxGramConfig::default()
     };
     for seed in 0..10_000 {
         let rng = &mut StdRng::seed_from_u64(seed);
@@ -195,7 +195,7 @@ fn the_latest_occurrence_is_an_option() {
                 .rposition(|window| window == suffix)?;
             Some(corpus[start + len])
         });
-        let mut drafter = MaxGram::new().with_options(options);
+        let mut drafter = MaxGram::new().with_options(options.clone());
         drafter.set_source(&source);
         let draft = propose(&mut drafter, &context, 1);
         assert_eq!(draft.first().copied(), expected, "{source:?} | {context:?}");

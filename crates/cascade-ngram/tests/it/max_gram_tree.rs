@@ -7,9 +7,7 @@ use cascade_core::{
     Advice, Budget, Choice, Drafter, Guidance, NodeId, Observation, ScoredTree, TokenId, TokenTree,
     Top,
 };
-use cascade_ngram::{
-    MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, NgramLimits, NgramTable, Weights,
-};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramLimits, NgramTable, Weights};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -18,7 +16,9 @@ use crate::common::tables;
 const ORDERS: [usize; 10] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24];
 
 /// Nothing but the text.
-const ALONE: MaxGramTreeOptions = MaxGramTreeOptions {
+const ALONE: MaxGramTreeConfig = MaxGramTreeConfig {
+    table: None,
+    weights: None,
     min_probability: 0.0,
     session_tokens: 0,
     hints: 0,
@@ -101,7 +101,7 @@ impl Known {
 
     /// A drafter that knows this.
     fn drafter(&self) -> MaxGramTree {
-        let options = MaxGramTreeOptions {
+        let options = MaxGramTreeConfig {
             session_tokens: if self.answers.is_empty() { 0 } else { 1000 },
             hints: if self.said.is_empty() { 0 } else { 8 },
             ..ALONE
@@ -443,12 +443,12 @@ fn a_neural_drafter_is_believed_as_it_proves_right() {
         advice.add(&TokenTree::new(), &Top { width: 2, tokens });
         advice
     };
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         learning_rate: 0.3,
         ..ALONE
     };
     let believed = |right: bool| {
-        let mut drafter = MaxGramTree::new(options, None);
+        let mut drafter = MaxGramTree::new(options.clone(), None);
         let mut context = text.clone();
         for step in 0..20 {
             let said = 100 + step;
@@ -495,7 +495,7 @@ fn siblings_are_drafted_where_the_text_went_different_ways() {
 #[test]
 fn improbable_paths_can_be_left_out() {
     let text: Vec<TokenId> = (0..50).chain(0..3).collect();
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         min_probability: 0.3,
         ..ALONE
     };
@@ -534,9 +534,9 @@ proptest! {
         ),
         source in prop::collection::vec(0u32..4, 0..6),
     ) {
-        let options = MaxGramTreeOptions { session_tokens: 20, ..MaxGramTreeOptions::default() };
+        let options = MaxGramTreeConfig { session_tokens: 20, ..MaxGramTreeConfig::default() };
         let mut walked = MaxGramTree::new(options, None);
-        let mut observer = MaxGramTree::new(options, None);
+        let mut observer = walked.clone();
         walked.set_source(&source);
         observer.set_source(&source);
         let mut text: Vec<TokenId> = Vec::new();
@@ -566,7 +566,7 @@ fn step(drafter: &mut MaxGramTree, context: &[TokenId], drafted: TokenId, said: 
 #[test]
 fn what_the_target_said_after_rejected_tokens_is_drafted() {
     for hints in [1, 0] {
-        let options = MaxGramTreeOptions { hints, ..ALONE };
+        let options = MaxGramTreeConfig { hints, ..ALONE };
         let mut drafter = MaxGramTree::new(options, None);
         step(&mut drafter, &[1, 2, 3], 50, [4, 60]);
         let draft = drafter.propose(&[7, 8, 50], tree(8)).into_tree();
@@ -576,7 +576,7 @@ fn what_the_target_said_after_rejected_tokens_is_drafted() {
 
 #[test]
 fn earlier_answers_are_drafted_and_earlier_prompts_are_not() {
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         session_tokens: 100,
         ..ALONE
     };
@@ -597,7 +597,7 @@ fn earlier_answers_are_drafted_and_earlier_prompts_are_not() {
 
 #[test]
 fn drafters_for_several_texts_share_earlier_answers_and_clones_do_not() {
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         session_tokens: 100,
         ..ALONE
     };
@@ -621,7 +621,7 @@ fn drafters_for_several_texts_share_earlier_answers_and_clones_do_not() {
 #[test]
 fn drafters_for_texts_side_by_side_share_what_they_learn_at_once() {
     let one_and_another = |session_tokens| {
-        let options = MaxGramTreeOptions {
+        let options = MaxGramTreeConfig {
             session_tokens,
             learning_rate: 0.1,
             ..ALONE
@@ -654,7 +654,7 @@ fn drafters_for_texts_side_by_side_share_what_they_learn_at_once() {
 
 #[test]
 fn weights_learn_what_to_trust() {
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         learning_rate: 0.1,
         ..ALONE
     };
@@ -682,7 +682,7 @@ fn settings_are_checked() {
     let read = |text: &str| serde_json::from_str::<MaxGramTreeConfig>(text);
     assert_eq!(read("{}").unwrap(), MaxGramTreeConfig::default());
     let own = read(r#"{"table": "t.safetensors", "session_tokens": 0, "hints": 0}"#).unwrap();
-    assert_eq!((own.options().session_tokens, own.options().hints), (0, 0));
+    assert_eq!((own.session_tokens, own.hints), (0, 0));
     for (text, says) in [
         (r#"{"min_probability": 2}"#, "between 0 and 1"),
         (r#"{"learning_rate": -0.5}"#, "between 0 and 1"),

@@ -286,22 +286,10 @@ impl Parts {
             crc.update(text.as_bytes());
             crc.update(&[0]);
         }
-        let mut header = serde_json::Map::new();
-        let mut data = Vec::new();
-        for (name, dtype, bytes) in &self.tensors {
-            crc.update(bytes);
-            let end = data.len() + bytes.len();
-            let len = bytes.len() * 8 / dtype.bitsize();
-            header.insert(name.clone(), serde_json::json!({
-                "dtype": format!("{dtype:?}"), "shape": [len], "data_offsets": [data.len(), end],
-            }));
-            data.extend(bytes);
-        }
+        self.tensors.iter().for_each(|tensor| crc.update(&tensor.2));
         self.metadata
             .insert("crc32".into(), format!("{:08x}", crc.finalize()));
-        header.insert("__metadata__".into(), serde_json::json!(self.metadata));
-        let header = serde_json::Value::from(header).to_string().into_bytes();
-        [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+        tables::safetensors_file(serde_json::json!(self.metadata), &self.tensors)
     }
 }
 

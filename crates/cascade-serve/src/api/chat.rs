@@ -4,7 +4,7 @@ use cascade_config::{Message, Role, Variables};
 use serde_json::Value;
 
 use super::generate::{Asking, Form, Question};
-use super::neutral::{take_neutral, CHAT_NEUTRAL};
+use super::neutral::{self, take_neutral};
 use super::request::Asked;
 use super::App;
 use crate::error::{ApiError, ApiResult};
@@ -24,7 +24,7 @@ pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResul
     let messages = fields.required("messages")?;
     let variables = read_variables(&mut fields)?;
     let continued = read_continued(&mut fields)?;
-    take_neutral(&mut fields, &CHAT_NEUTRAL)?;
+    take_neutral(&mut fields, &neutral::CHAT)?;
     fields.finish()?;
     let messages = read_messages(messages)?;
     check_end(&messages, continued)?;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::generate::{Asking, Form, Question};
-use super::neutral::{take_neutral, COMPLETION_NEUTRAL};
+use super::neutral::{self, take_neutral};
 use super::request::Asked;
 use super::App;
 use crate::error::{ApiError, ApiResult};
@@ -36,7 +36,7 @@ pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResul
     }
     asked.options = asked.options.with_logprobs(logprobs);
     let prompt = fields.required("prompt")?;
-    take_neutral(&mut fields, &COMPLETION_NEUTRAL)?;
+    take_neutral(&mut fields, &neutral::COMPLETION)?;
     fields.finish()?;
     let questions = prompts(prompt)?
         .into_iter()
@@ -100,7 +100,7 @@ fn question(app: &App, prompt: Prompt, echo: bool, waiting: &Waiting) -> ApiResu
             app.served.check_tokens(&tokens).map_err(wrong)?;
             let text = app
                 .served
-                .tokenizer()
+                .tokenizer
                 .decode(&tokens)
                 .map_err(|error| wrong(error.to_string()))?;
             (app.served.prompt_of(tokens), text)

@@ -20,7 +20,8 @@ use crate::budget::Held;
 use crate::error::{json_text, ApiError, ApiResult};
 use crate::owner::Owner;
 use crate::prompt_length::too_long;
-use crate::scheduler::{Job, Refusal};
+use crate::scheduler::Job;
+use crate::token_text::TokenTexts;
 
 /// Which interface a response is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,34 +44,22 @@ pub(crate) struct Asking {
     pub(crate) form: Form,
     pub(crate) asked: Asked,
     pub(crate) questions: Vec<Question>,
-    pub(crate) head: Head,
+    /// What the response is called, in the log too.
+    pub(crate) id: Arc<str>,
+    created: u64,
+    model: String,
     /// What the client should know of the answer.
     pub(crate) warnings: Vec<String>,
     /// Tokens of the context.
     room: usize,
 }
 
-/// What every part of a response begins with.
-#[derive(Clone, Debug)]
-pub(crate) struct Head {
-    pub(crate) id: Arc<str>,
-    created: u64,
-    model: String,
-}
-
-impl Head {
-    /// The head of a response that begins now.
-    fn new(model: &str, form: Form) -> Self {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let kind = match form {
-            Form::Completion => "cmpl",
-            Form::Chat => "chatcmpl",
-        };
-        let number = [rand::random::<u64>(), rand::random()];
-        Self {
-            id: format!("{kind}-{:016x}{:016x}", number[0], number[1]).into(),
-            created: since.map_or(0, |since| since.as_secs()),
-            model: model.to_owned(),
+impl Form {
+    /// Log probabilities as the interface has them.
+    pub(super) fn logprobs(self, own: &Logprobs, texts: &TokenTexts, offset: &mut Offset) -> Value {
+        match self {
+            Self::Completion => own.completion(texts, offset),
+            Self::Chat => own.chat(texts),
         }
     }
 }
@@ -88,7 +77,9 @@ impl Asking {
         let answers = questions.len() * asked.choices;
         let most = app.limits.queue + app.limits.sessions;
         if answers > most {
-            return Err(too_many(most));
+            return Err(ApiError::invalid(format!(
+                "the request asks for more answers at once than the queue ever holds, which is {most}; ask for fewer"
+            )));
         }
         for question in &questions {
             let Prompt { source, context } = &question.prompt;
@@ -97,9 +88,15 @@ impl Asking {
                 return Err(too_long(&format!("{length} tokens"), limit));
             }
         }
+        let kind = match form {
+            Form::Completion => "cmpl",
+            Form::Chat => "chatcmpl",
+        };
         Ok(Self {
             form,
-            head: Head::new(&app.name, form),
+            id: format!("{kind}-{:032x}", rand::random::<u128>()).into(),
+            created: crate::unix_seconds(),
+            model: app.name.clone(),
             asked,
             questions,
             room: limit,
@@ -133,12 +130,21 @@ impl Asking {
     pub(crate) fn question_of(&self, choice: usize) -> &Question {
         &self.questions[choice / self.asked.choices]
     }
-}
 
-fn too_many(most: usize) -> ApiError {
-    ApiError::invalid(format!(
-        "the request asks for more answers at once than the queue ever holds, which is {most}; ask for fewer"
-    ))
+    /// What every part of a response begins with; the first one has the warnings, if there are any.
+    pub(crate) fn head(&self, object: &str, first: bool) -> Value {
+        let mut head = json!({
+            "id": &*self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": concat!("cascade-", env!("CARGO_PKG_VERSION")),
+        });
+        if first && !self.warnings.is_empty() {
+            head["warnings"] = self.warnings.clone().into();
+        }
+        head
+    }
 }
 
 /// Answers a request that `read` understands, at once or as a stream.
@@ -183,7 +189,7 @@ fn submit(
         let options = asking.options(question);
         let seed = seed_of(options.seed, choice as u64);
         jobs.push(Job {
-            id: Arc::clone(&asking.head.id),
+            id: Arc::clone(&asking.id),
             prompt: question.prompt.clone(),
             prompt_logprobs: options.logprobs.filter(|_| question.echo.is_some()),
             options: options.with_seed(seed),
@@ -195,35 +201,11 @@ fn submit(
         });
         receivers.push(receiver);
     }
-    app.scheduler.submit(jobs).map_err(|refusal| {
-        app.metrics.refused();
-        refused(refusal)
+    let submitted = app.scheduler.submit(jobs);
+    submitted.inspect_err(|_| {
+        app.metrics.refused.inc();
     })?;
     Ok(receivers)
-}
-
-fn refused(refusal: Refusal) -> ApiError {
-    match refusal {
-        Refusal::TooMany { most } => too_many(most),
-        Refusal::TooLong { needed, memory } => ApiError::invalid(format!(
-            "keys and values of the prompt and its answer may take {:.1} MB, more than the {:.1} MB that the server has \
-             for those of all answers; ask for fewer tokens, shorten the prompt, or raise the server's --cache-memory",
-            needed as f64 / 1e6,
-            memory as f64 / 1e6
-        ))
-        .with_code("context_length_exceeded"),
-        Refusal::Full { seconds } => ApiError::busy(
-            StatusCode::TOO_MANY_REQUESTS,
-            "the queue is full; ask again after the seconds of Retry-After",
-            seconds,
-        )
-        .with_code("rate_limit_exceeded"),
-        Refusal::Stopping => ApiError::busy(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the server is being stopped; ask again when it is back",
-            5,
-        ),
-    }
 }
 
 /// Waits for all choices, which are written as text as soon as they are complete.
@@ -304,7 +286,7 @@ fn response_text(asking: &Asking, choices: &[String], usage: &Usage) -> String {
         Form::Completion => "text_completion",
         Form::Chat => "chat.completion",
     };
-    let head = asking.to_json(object).to_string();
+    let head = asking.head(object, true).to_string();
     let head = head.trim_end_matches('}');
     let (choices, usage) = (choices.join(","), usage.to_json());
     format!("{head},\"choices\":[{choices}],\"usage\":{usage}}}")
@@ -327,10 +309,7 @@ async fn written(
     let echo = asking.question_of(index).echo.as_deref();
     let mut offset = Offset::after(echo.unwrap_or_default());
     let write = move || {
-        shown["logprobs"] = match form {
-            Form::Completion => logprobs.completion(&app.texts, &mut offset),
-            Form::Chat => logprobs.chat(&app.texts),
-        };
+        shown["logprobs"] = form.logprobs(&logprobs, &app.texts, &mut offset);
         shown.to_string()
     };
     let written = tokio::task::spawn_blocking(write).await;
@@ -348,12 +327,8 @@ fn choice(asking: &Asking, index: usize, done: &Done) -> Value {
     });
     match asking.form {
         Form::Completion => {
-            let echo = asking
-                .question_of(index)
-                .echo
-                .as_deref()
-                .unwrap_or_default();
-            shown["text"] = format!("{echo}{text}").into();
+            let echo = asking.question_of(index).echo.as_deref();
+            shown["text"] = format!("{}{text}", echo.unwrap_or_default()).into();
         }
         Form::Chat => {
             shown["message"] = json!({"role": "assistant", "content": text, "refusal": null});
@@ -367,29 +342,6 @@ pub(crate) fn stop_reason(finish: &Finish) -> Option<&str> {
     match finish {
         Finish::StopSequence(text) => Some(text),
         _ => None,
-    }
-}
-
-impl Asking {
-    /// What every part of a response begins with; the first one has the warnings, if there are any.
-    pub(crate) fn to_json(&self, object: &str) -> Value {
-        let mut head = self.head.to_json(object);
-        if !self.warnings.is_empty() {
-            head["warnings"] = self.warnings.clone().into();
-        }
-        head
-    }
-}
-
-impl Head {
-    pub(crate) fn to_json(&self, object: &str) -> Value {
-        json!({
-            "id": &*self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": concat!("cascade-", env!("CARGO_PKG_VERSION")),
-        })
     }
 }
 

@@ -12,17 +12,11 @@ const LEAST: f64 = -9999.0;
 /// Log probabilities of the tokens of an answer, or of a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct Logprobs {
-    tokens: Vec<Entry>,
+    /// Tokens, and what is known of each: nothing of the first one of a prompt, which follows
+    /// nothing.
+    tokens: Vec<(TokenId, Option<TokenLogprobs>)>,
     /// How many of them are the prompt's.
     prompt: usize,
-}
-
-#[derive(Debug)]
-struct Entry {
-    token: TokenId,
-    /// None for the first token of a prompt, which follows nothing.
-    logprob: Option<f64>,
-    top: Vec<(TokenId, f64)>,
 }
 
 /// Characters of the text of a completion before its next token.
@@ -38,23 +32,14 @@ impl Offset {
 
 impl Logprobs {
     pub(crate) fn add(&mut self, report: &StepReport) {
-        let tokens = report.tokens.iter().zip(&report.logprobs);
-        self.tokens.extend(tokens.map(|(&token, found)| Entry {
-            token,
-            logprob: Some(found.logprob),
-            top: found.top.clone(),
-        }));
+        let found = report.logprobs.iter().cloned().map(Some);
+        self.tokens.extend(report.tokens.iter().copied().zip(found));
     }
 
     /// Adds those of a prompt's tokens, `found` for all but the first one, before all others.
     pub(crate) fn add_prompt(&mut self, tokens: &[TokenId], found: Vec<TokenLogprobs>) {
         let found = std::iter::once(None).chain(found.into_iter().map(Some));
-        let entries = tokens.iter().zip(found).map(|(&token, found)| Entry {
-            token,
-            logprob: found.as_ref().map(|found| found.logprob),
-            top: found.map(|found| found.top).unwrap_or_default(),
-        });
-        self.tokens = entries.collect();
+        self.tokens = tokens.iter().copied().zip(found).collect();
         self.prompt = self.tokens.len();
     }
 
@@ -68,13 +53,12 @@ impl Logprobs {
             let text = texts.of(token);
             json!({"token": text.text, "logprob": logprob.map(finite), "bytes": text.bytes})
         };
-        let entry = |entry: &Entry| {
-            let mut shown = one(entry.token, entry.logprob);
-            let top = entry
-                .top
-                .iter()
-                .map(|&(token, logprob)| one(token, Some(logprob)));
-            shown["top_logprobs"] = top.collect();
+        let entry = |(token, found): &(TokenId, Option<TokenLogprobs>)| {
+            let mut shown = one(*token, found.as_ref().map(|found| found.logprob));
+            let top = found.iter().flat_map(|found| &found.top);
+            shown["top_logprobs"] = top
+                .map(|&(token, logprob)| one(token, Some(logprob)))
+                .collect();
             shown
         };
         let content: Vec<Value> = self.tokens.iter().map(entry).collect();
@@ -84,32 +68,29 @@ impl Logprobs {
     /// The form of `/v1/completions`. `offset` is that of the first token behind the prompt, and
     /// moves on.
     pub(crate) fn completion(&self, texts: &TokenTexts, offset: &mut Offset) -> Value {
-        let (mut tokens, mut tops) = (Vec::new(), Vec::new());
-        let prompt = self.tokens[..self.prompt].iter().map(|entry| entry.token);
+        let (mut tokens, mut logprobs, mut tops) = (Vec::new(), Vec::new(), Vec::new());
+        let prompt = self.tokens[..self.prompt].iter().map(|(token, _)| *token);
         let mut offsets = texts.offsets(prompt);
-        for (at, entry) in self.tokens.iter().enumerate() {
-            let text = texts.of(entry.token).text;
+        for (at, (token, found)) in self.tokens.iter().enumerate() {
+            let text = texts.of(*token).text;
             if at >= self.prompt {
                 offsets.push(offset.0);
                 offset.0 += text.chars().count();
             }
             tokens.push(text);
-            if entry.logprob.is_none() {
+            let Some(found) = found else {
+                logprobs.push(Value::Null);
                 tops.push(Value::Null);
                 continue;
-            }
+            };
+            logprobs.push(finite(found.logprob));
             let mut top = Map::new();
-            for &(token, logprob) in &entry.top {
+            for &(token, logprob) in &found.top {
                 // Of tokens with one text the most probable one stays.
                 top.entry(texts.of(token).text).or_insert(finite(logprob));
             }
             tops.push(Value::Object(top));
         }
-        let logprobs: Vec<Value> = self
-            .tokens
-            .iter()
-            .map(|entry| entry.logprob.map_or(Value::Null, finite))
-            .collect();
         json!({
             "tokens": tokens,
             "token_logprobs": logprobs,

@@ -18,12 +18,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{MatchedPath, Path, Request, State};
 use axum::http::{header, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state, Next};
+use axum::response::IntoResponse;
 use axum::routing::{get, post, MethodRouter};
 use axum::Router;
 use serde_json::{json, Value};
 use tower_http::cors::{Any, CorsLayer};
 
-pub use self::neutral::{Neutral, CHAT_NEUTRAL, COMPLETION_NEUTRAL};
 use crate::body::Bodies;
 use crate::budget::Budget;
 use crate::error::{json_response, ApiError, ApiResult};
@@ -78,7 +78,7 @@ impl App {
         options: &ServeOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
-            texts: TokenTexts::new(served.tokenizer()),
+            texts: TokenTexts::new(&served.tokenizer),
             bodies: Bodies::new(&options.limits),
             reading: Reading::new(),
             responses: Budget::new(options.limits.responses),
@@ -129,11 +129,7 @@ pub(crate) fn router(app: Arc<App>, options: &ServeOptions) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics));
     if options.page {
-        router = router
-            .route("/", get(page::index))
-            .route("/app.js", get(page::script))
-            .route("/markdown.js", get(page::markdown))
-            .route("/style.css", get(page::style));
+        router = page::added_to(router);
     }
     router
         .fallback(unknown_path)
@@ -205,27 +201,22 @@ async fn health(State(app): State<Arc<App>>) -> Response<Body> {
     )
 }
 
-async fn metrics(State(app): State<Arc<App>>) -> Response<Body> {
+async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     app.metrics.caches(app.scheduler.cache_load());
-    let mut response = Response::new(Body::from(app.metrics.text()));
-    let kind =
-        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text())
 }
 
 async fn unknown_path() -> ApiError {
-    ApiError::new(
+    ApiError::refused(
         StatusCode::NOT_FOUND,
-        "invalid_request_error",
         "there is no such path; docs/serve.md lists them, such as /v1/chat/completions",
     )
 }
 
 async fn wrong_method() -> ApiError {
-    ApiError::new(
+    ApiError::refused(
         StatusCode::METHOD_NOT_ALLOWED,
-        "invalid_request_error",
         "this path is asked by another method: answers by POST, the rest by GET",
     )
 }
@@ -236,9 +227,8 @@ impl App {
         if name == self.name {
             Ok(())
         } else {
-            Err(ApiError::new(
+            Err(ApiError::refused(
                 StatusCode::NOT_FOUND,
-                "invalid_request_error",
                 format!(
                     "there is no model {name:?} here; it is called {:?}",
                     self.name

@@ -6,28 +6,9 @@ use serde_json::Value;
 use crate::error::ApiResult;
 use crate::fields::Fields;
 
-/// A field that may be given only with values that ask for nothing. Null always is one.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Neutral {
-    /// Its name.
-    pub name: &'static str,
-    /// The values, as the error lists them.
-    pub values: &'static str,
-    is_neutral: fn(&Value) -> bool,
-}
-
-const fn neutral(
-    name: &'static str,
-    values: &'static str,
-    is_neutral: fn(&Value) -> bool,
-) -> Neutral {
-    Neutral {
-        name,
-        values,
-        is_neutral,
-    }
-}
+/// A field that may be given only with values that ask for nothing: its name, those values as the
+/// error lists them, and whether a value is one. Null always is.
+pub(crate) type Neutral = (&'static str, &'static str, fn(&Value) -> bool);
 
 fn zero(value: &Value) -> bool {
     value.as_f64() == Some(0.0)
@@ -60,89 +41,75 @@ fn text(value: &Value) -> bool {
 
 /// What both interfaces have.
 const COMMON: [Neutral; 26] = [
-    neutral("presence_penalty", "0", zero),
-    neutral("frequency_penalty", "0", zero),
-    neutral("repetition_penalty", "1", one),
-    neutral("length_penalty", "1", one),
-    neutral("num_beams", "1", one),
-    neutral("min_tokens", "0", zero),
-    neutral("logit_bias", "{}", empty),
-    neutral("ignore_eos", "false", no),
-    neutral("use_beam_search", "false", no),
-    neutral("skip_special_tokens", "true", yes),
-    neutral("include_stop_str_in_output", "false", no),
-    neutral("stop_token_ids", "[]", empty),
+    ("presence_penalty", "0", zero),
+    ("frequency_penalty", "0", zero),
+    ("repetition_penalty", "1", one),
+    ("length_penalty", "1", one),
+    ("num_beams", "1", one),
+    ("min_tokens", "0", zero),
+    ("logit_bias", "{}", empty),
+    ("ignore_eos", "false", no),
+    ("use_beam_search", "false", no),
+    ("skip_special_tokens", "true", yes),
+    ("include_stop_str_in_output", "false", no),
+    ("stop_token_ids", "[]", empty),
     // They change no answer: they tell the operator who asks.
-    neutral("user", "any text", text),
-    neutral("safety_identifier", "any text", text),
-    neutral("prompt_cache_key", "any text", text),
-    neutral("metadata", "any object", Value::is_object),
-    neutral("store", "false", no),
-    neutral("service_tier", "\"auto\" or \"default\"", |value| {
+    ("user", "any text", text),
+    ("safety_identifier", "any text", text),
+    ("prompt_cache_key", "any text", text),
+    ("metadata", "any object", Value::is_object),
+    ("store", "false", no),
+    ("service_tier", "\"auto\" or \"default\"", |value| {
         value == "auto" || value == "default"
     }),
     // Of llama.cpp's server. Prompts are cached where nobody else sees it; texts are the same.
-    neutral("cache_prompt", "true or false", Value::is_boolean),
-    neutral("repeat_penalty", "1", one),
-    neutral("repeat_last_n", "any number", Value::is_number),
-    neutral("typical_p", "1", one),
-    neutral("mirostat", "0", zero),
-    neutral("dynatemp_range", "0", zero),
+    ("cache_prompt", "true or false", Value::is_boolean),
+    ("repeat_penalty", "1", one),
+    ("repeat_last_n", "any number", Value::is_number),
+    ("typical_p", "1", one),
+    ("mirostat", "0", zero),
+    ("dynatemp_range", "0", zero),
     // Of vLLM's server.
-    neutral("spaces_between_special_tokens", "true", yes),
-    neutral("priority", "0", zero),
+    ("spaces_between_special_tokens", "true", yes),
+    ("priority", "0", zero),
 ];
 
 /// Fields of `/v1/completions` that may be given with these values alone.
-pub const COMPLETION_NEUTRAL: [Neutral; 28] = with_common([
-    neutral("suffix", "an empty text", empty),
-    neutral("best_of", "1", one),
-    neutral("add_special_tokens", "true", yes),
-]);
+pub(crate) const COMPLETION: [Neutral; 3] = [
+    ("suffix", "an empty text", empty),
+    ("best_of", "1", one),
+    ("add_special_tokens", "true", yes),
+];
 
 /// Fields of `/v1/chat/completions` that may be given with these values alone.
-pub const CHAT_NEUTRAL: [Neutral; 35] = with_common([
-    neutral("tools", "[]", empty),
-    neutral("tool_choice", "\"none\" or \"auto\"", |value| {
+pub(crate) const CHAT: [Neutral; 10] = [
+    ("tools", "[]", empty),
+    ("tool_choice", "\"none\" or \"auto\"", |value| {
         value == "none" || value == "auto"
     }),
-    neutral("parallel_tool_calls", "true or false", Value::is_boolean),
-    neutral("functions", "[]", empty),
-    neutral("function_call", "\"none\" or \"auto\"", |value| {
+    ("parallel_tool_calls", "true or false", Value::is_boolean),
+    ("functions", "[]", empty),
+    ("function_call", "\"none\" or \"auto\"", |value| {
         value == "none" || value == "auto"
     }),
-    neutral("response_format", "{\"type\": \"text\"}", |value| {
+    ("response_format", "{\"type\": \"text\"}", |value| {
         value.as_object().is_some_and(|object| object.len() == 1) && value["type"] == "text"
     }),
-    neutral("modalities", "[\"text\"]", |value| {
+    ("modalities", "[\"text\"]", |value| {
         *value == Value::from(vec!["text"])
     }),
-    neutral("reasoning_effort", "\"none\"", |value| value == "none"),
-    neutral("verbosity", "\"medium\"", |value| value == "medium"),
-    neutral("echo", "false", no),
-]);
+    ("reasoning_effort", "\"none\"", |value| value == "none"),
+    ("verbosity", "\"medium\"", |value| value == "medium"),
+    ("echo", "false", no),
+];
 
-const fn with_common<const OWN: usize, const ALL: usize>(own: [Neutral; OWN]) -> [Neutral; ALL] {
-    let mut all = [COMMON[0]; ALL];
-    let mut at = 0;
-    while at < ALL {
-        all[at] = if at < OWN { own[at] } else { COMMON[at - OWN] };
-        at += 1;
-    }
-    all
-}
-
-/// Takes the fields of a table, and refuses those that ask for something.
-pub(crate) fn take_neutral(fields: &mut Fields, table: &[Neutral]) -> ApiResult<()> {
-    for field in table {
-        if let Some(value) = fields.take(field.name) {
-            if !(field.is_neutral)(&value) {
-                let values = field.values;
-                return Err(fields.wrong(
-                    field.name,
-                    format!("this server does not have it; leave it out, or give {values}"),
-                ));
-            }
+/// Takes the fields of an interface of its `own` and those of both, and refuses those that ask for
+/// something.
+pub(crate) fn take_neutral(fields: &mut Fields, own: &[Neutral]) -> ApiResult<()> {
+    for (name, values, is_neutral) in own.iter().chain(&COMMON) {
+        if fields.take(name).is_some_and(|value| !is_neutral(&value)) {
+            let problem = format!("this server does not have it; leave it out, or give {values}");
+            return Err(fields.wrong(name, problem));
         }
     }
     Ok(())
@@ -153,33 +120,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_as_long_as_their_parts_and_name_fields_once() {
-        for table in [&COMPLETION_NEUTRAL[..], &CHAT_NEUTRAL[..]] {
-            let mut names: Vec<_> = table.iter().map(|field| field.name).collect();
-            names.sort_unstable();
-            let all = names.len();
-            names.dedup();
-            assert_eq!(names.len(), all);
-            assert!(names.contains(&"safety_identifier"), "the last of all");
-        }
-    }
-
-    #[test]
-    fn values_that_ask_for_something_are_refused() {
-        let take =
-            |text: &str| take_neutral(&mut Fields::parse(text.as_bytes()).unwrap(), &CHAT_NEUTRAL);
-        assert!(
-            take(r#"{"tools": [], "presence_penalty": 0, "user": "me", "store": null}"#).is_ok()
-        );
-        for text in [
-            r#"{"tools": [{}]}"#,
-            r#"{"presence_penalty": 0.1}"#,
-            r#"{"user": 1}"#,
-            r#"{"response_format": {"type": "text", "x": 1}}"#,
-            r#"{"response_format": {"type": "json_object"}}"#,
-            r#"{"logit_bias": {"1": 2}}"#,
-        ] {
-            assert!(take(text).is_err(), "{text}");
+    fn tables_name_fields_once_and_the_documentation_lists_them() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for own in [&COMPLETION[..], &CHAT] {
+            let names: Vec<_> = own.iter().chain(&COMMON).map(|field| field.0).collect();
+            for (at, name) in names.iter().enumerate() {
+                assert!(!names[..at].contains(name), "{name} stands twice");
+                assert!(text.contains(&format!("`{name}`")), "docs/serve.md: {name}");
+            }
         }
     }
 }

@@ -45,7 +45,7 @@ impl Asked {
         if let Some(model) = fields.string("model")? {
             app.check_model(&model)?;
         }
-        let config = app.served.config();
+        let config = &app.served.config;
         let speculation = Speculation::read(fields, config, chat)?;
         let stream = read_stream(fields)?;
         let options = config

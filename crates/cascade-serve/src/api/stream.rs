@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use axum::http::{header, HeaderValue, Response};
+use axum::http::Response;
+use axum::response::IntoResponse;
 use cascade_engine::{StepReport, TextPiece, TokenLogprobs};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use serde_json::{json, Value};
@@ -32,8 +33,6 @@ struct Chunks {
     events: SelectAll<Events>,
     choices: Vec<Choice>,
     usage: Usage,
-    /// Choices that have not ended.
-    left: usize,
     deadline: Instant,
     ready: VecDeque<Bytes>,
     /// Whether the first chunk is made.
@@ -62,7 +61,6 @@ pub(crate) fn response(
     let mut chunks = Chunks {
         usage: asking.usage(),
         choices: vec![Choice::default(); receivers.len()],
-        left: receivers.len(),
         events: events(receivers),
         app,
         asking,
@@ -77,18 +75,13 @@ pub(crate) fn response(
         let next = chunks.next().await;
         next.map(|bytes| (Ok::<_, Infallible>(bytes), chunks))
     });
-    let mut response = Response::new(Body::from_stream(body));
-    // Proxies such as nginx would gather chunks otherwise.
-    let unbuffered = header::HeaderName::from_static("x-accel-buffering");
-    for (name, value) in [
-        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-cache"),
-        (unbuffered, "no"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
-    }
-    response
+    let headers = [
+        ("content-type", "text/event-stream; charset=utf-8"),
+        ("cache-control", "no-cache"),
+        // Proxies such as nginx would gather chunks otherwise.
+        ("x-accel-buffering", "no"),
+    ];
+    (headers, Body::from_stream(body)).into_response()
 }
 
 /// The events of all choices as they come.
@@ -192,11 +185,10 @@ impl Chunks {
         if logprobs.is_empty() {
             return Value::Null;
         }
-        let texts = &self.app.texts;
-        match self.asking.form {
-            Form::Completion => logprobs.completion(texts, &mut self.choices[index].offset),
-            Form::Chat => logprobs.chat(texts),
-        }
+        let offset = &mut self.choices[index].offset;
+        self.asking
+            .form
+            .logprobs(&logprobs, &self.app.texts, offset)
     }
 
     /// Our own extension: who drafted what in a step, and what was kept.
@@ -247,16 +239,10 @@ impl Chunks {
         let mut choice = self.choice(index, &rest, Value::Null, finish_reason(finish).into());
         choice["stop_reason"] = stop_reason(finish).into();
         self.send_choice(choice, None);
-        self.left -= 1;
-        if self.left == 0 {
-            self.finish();
-        }
     }
 
+    /// Ends the stream, after the last event of the last choice.
     fn finish(&mut self) {
-        if self.ended {
-            return;
-        }
         self.ended = true;
         if self.options.include_usage {
             let mut chunk = self.chunk(json!([]));
@@ -288,11 +274,7 @@ impl Chunks {
             Form::Completion => "text_completion",
             Form::Chat => "chat.completion.chunk",
         };
-        let mut chunk = if self.begun {
-            self.asking.head.to_json(object)
-        } else {
-            self.asking.to_json(object)
-        };
+        let mut chunk = self.asking.head(object, !self.begun);
         self.begun = true;
         chunk["choices"] = choices;
         if self.options.include_usage {

@@ -80,6 +80,6 @@ pub(super) fn text_of(app: &App, mut fields: Fields, _: &Waiting) -> ApiResult<V
         )));
     }
     app.served.check_tokens(&tokens).map_err(wrong)?;
-    let text = app.served.tokenizer().decode(&tokens);
+    let text = app.served.tokenizer.decode(&tokens);
     Ok(json!({"prompt": text.map_err(|error| wrong(error.to_string()))?}))
 }

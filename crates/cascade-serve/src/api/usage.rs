@@ -1,31 +1,43 @@
 //! What an answer took, in tokens, forwards and time.
 
-use std::time::Duration;
-
 use cascade_engine::GenerationOutput;
-use serde_json::{json, Value};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::answer::Done;
 
-/// The sums over the answers to a request.
-#[derive(Debug)]
+/// The sums over the answers to a request, under the names that a response has.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Usage {
     prompt_tokens: usize,
-    cached_tokens: usize,
     completion_tokens: usize,
-    enabled: bool,
-    seed: u64,
-    forwards: usize,
-    drafts: usize,
-    drafted: usize,
-    accepted: usize,
-    accepted_at: Vec<usize>,
-    levels: Vec<Level>,
-    queued: Duration,
-    computed: Duration,
+    total_tokens: usize,
+    prompt_tokens_details: PromptDetails,
+    speculation: Figures,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default, Serialize)]
+struct PromptDetails {
+    cached_tokens: usize,
+}
+
+/// What drafting did, and what it took.
+#[derive(Debug, Default, Serialize)]
+struct Figures {
+    enabled: bool,
+    seed: u64,
+    num_forwards: usize,
+    num_drafts: usize,
+    num_draft_tokens: usize,
+    num_accepted_tokens: usize,
+    num_accepted_tokens_per_pos: Vec<usize>,
+    tokens_per_forward: f64,
+    levels: Vec<Level>,
+    queue_seconds: f64,
+    compute_seconds: f64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
 struct Level {
     name: String,
     role: &'static str,
@@ -40,18 +52,13 @@ impl Usage {
     pub(crate) fn new(prompt_tokens: usize, enabled: bool, seed: u64) -> Self {
         Self {
             prompt_tokens,
-            cached_tokens: 0,
-            completion_tokens: 0,
-            enabled,
-            seed,
-            forwards: 0,
-            drafts: 0,
-            drafted: 0,
-            accepted: 0,
-            accepted_at: Vec::new(),
-            levels: Vec::new(),
-            queued: Duration::ZERO,
-            computed: Duration::ZERO,
+            total_tokens: prompt_tokens,
+            speculation: Figures {
+                enabled,
+                seed,
+                ..Figures::default()
+            },
+            ..Self::default()
         }
     }
 
@@ -59,24 +66,40 @@ impl Usage {
     pub(crate) fn add(&mut self, done: &Done, first_choice: bool) {
         let output = &done.output;
         if first_choice {
-            self.cached_tokens += done.cached_tokens;
+            self.prompt_tokens_details.cached_tokens += done.cached_tokens;
         }
         self.completion_tokens += output.tokens.len();
-        self.forwards += output.steps.len();
-        self.queued = self.queued.max(done.queued);
-        self.computed += output.wall;
+        self.total_tokens = self.prompt_tokens + self.completion_tokens;
+        let figures = &mut self.speculation;
+        figures.num_forwards += output.steps.len();
+        figures.tokens_per_forward =
+            self.completion_tokens as f64 / figures.num_forwards.max(1) as f64;
+        figures.queue_seconds = figures.queue_seconds.max(done.queued.as_secs_f64());
+        figures.compute_seconds += output.wall.as_secs_f64();
+        figures.add_drafts(output);
+        figures.add_levels(output);
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        // Numbers and names can always be written.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+impl Figures {
+    fn add_drafts(&mut self, output: &GenerationOutput) {
         for step in &output.steps {
-            self.drafts += usize::from(step.drafted > 0);
-            self.drafted += step.drafted;
-            self.accepted += step.accepted;
-            if self.accepted_at.len() < step.accepted {
-                self.accepted_at.resize(step.accepted, 0);
+            self.num_drafts += usize::from(step.drafted > 0);
+            self.num_draft_tokens += step.drafted;
+            self.num_accepted_tokens += step.accepted;
+            let accepted_at = &mut self.num_accepted_tokens_per_pos;
+            if accepted_at.len() < step.accepted {
+                accepted_at.resize(step.accepted, 0);
             }
-            self.accepted_at[..step.accepted]
+            accepted_at[..step.accepted]
                 .iter_mut()
                 .for_each(|count| *count += 1);
         }
-        self.add_levels(output);
     }
 
     fn add_levels(&mut self, output: &GenerationOutput) {
@@ -94,38 +117,5 @@ impl Usage {
                 level.tokens += 1;
             }
         }
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        let levels = self.levels.iter().map(|level| {
-            json!({
-                "name": level.name,
-                "role": level.role,
-                "tokens": level.tokens,
-                "calls": level.calls,
-                "rows": level.rows,
-                "seconds": level.seconds,
-            })
-        });
-        let per_forward = self.completion_tokens as f64 / self.forwards.max(1) as f64;
-        json!({
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
-            "speculation": {
-                "enabled": self.enabled,
-                "seed": self.seed,
-                "num_forwards": self.forwards,
-                "num_drafts": self.drafts,
-                "num_draft_tokens": self.drafted,
-                "num_accepted_tokens": self.accepted,
-                "num_accepted_tokens_per_pos": self.accepted_at,
-                "tokens_per_forward": per_forward,
-                "levels": levels.collect::<Vec<_>>(),
-                "queue_seconds": self.queued.as_secs_f64(),
-                "compute_seconds": self.computed.as_secs_f64(),
-            },
-        })
     }
 }

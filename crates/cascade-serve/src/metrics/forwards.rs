@@ -14,20 +14,31 @@ use super::{times, Labels};
 #[derive(Clone)]
 pub(crate) struct Forwards {
     target: Arc<OnceLock<Weak<Model>>>,
-    rows: Histograms,
-    texts: Histograms,
-    time: Histograms,
+    /// Those of [`NAMES`].
+    histograms: [Histograms; 3],
 }
 
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
+/// What is measured of a forward, and what it means.
+const NAMES: [(&str, &str); 3] = [
+    (
+        "cascade:forward_rows",
+        "Rows of a forward: tokens of prompts and answers, and drafted ones",
+    ),
+    ("cascade:forward_texts", "Texts that share a forward"),
+    (
+        "cascade:forward_seconds",
+        "Time of a forward, for all of its texts",
+    ),
+];
+
 impl Forwards {
     pub(crate) fn new() -> Self {
+        let buckets: [fn() -> Histogram; 3] = [counts, counts, times];
         Self {
             target: Arc::default(),
-            rows: Family::new_with_constructor(counts),
-            texts: Family::new_with_constructor(counts),
-            time: Family::new_with_constructor(times),
+            histograms: buckets.map(Family::new_with_constructor),
         }
     }
 
@@ -40,8 +51,7 @@ impl Forwards {
     /// Counts from now on, with the forwards of `target` apart from those of drafters.
     pub(crate) fn begin(&self, target: &Arc<Model>) {
         self.target.get_or_init(|| Arc::downgrade(target));
-        let all = [&self.rows, &self.texts, &self.time];
-        all.into_iter().for_each(Histograms::clear);
+        self.histograms.iter().for_each(Histograms::clear);
     }
 
     fn observe(&self, model: &Arc<Model>, forward: &SharedForward) {
@@ -52,33 +62,17 @@ impl Forwards {
             "drafter"
         };
         let labels = vec![("role", role.to_owned())];
-        let observe = |histograms: &Histograms, value| {
+        let (rows, texts) = (forward.rows as f64, forward.texts as f64);
+        let measured = [rows, texts, forward.time.as_secs_f64()];
+        for (histograms, value) in self.histograms.iter().zip(measured) {
             histograms.get_or_create(&labels).observe(value);
-        };
-        observe(&self.rows, forward.rows as f64);
-        observe(&self.texts, forward.texts as f64);
-        observe(&self.time, forward.time.as_secs_f64());
+        }
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let mut register = |name: &str, help: &str, histograms: &Histograms| {
+        for ((name, help), histograms) in NAMES.into_iter().zip(&self.histograms) {
             registry.register(name, help, histograms.clone());
-        };
-        register(
-            "cascade:forward_rows",
-            "Rows of a forward: tokens of prompts and answers, and drafted ones",
-            &self.rows,
-        );
-        register(
-            "cascade:forward_texts",
-            "Texts that share a forward",
-            &self.texts,
-        );
-        register(
-            "cascade:forward_seconds",
-            "Time of a forward, for all of its texts",
-            &self.time,
-        );
+        }
     }
 }
 

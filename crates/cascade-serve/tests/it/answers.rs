@@ -5,15 +5,7 @@ use cascade_core::{seed_of, Decoding};
 use cascade_engine::Finish;
 use serde_json::{json, Value};
 
-use crate::common::{config_with_k, options, user, Alone, Running, QUESTION};
-
-fn text(answer: &Value) -> &str {
-    let choice = &answer["choices"][0];
-    let text = choice["text"]
-        .as_str()
-        .or(choice["message"]["content"].as_str());
-    text.unwrap()
-}
+use crate::common::{config_with_k, options, text, user, with, Alone, Running, QUESTION};
 
 #[test]
 fn greedy_and_seeded_answers_equal_the_engine() {
@@ -22,10 +14,7 @@ fn greedy_and_seeded_answers_equal_the_engine() {
     let server = Running::start_as(config, ChatTemplate::vicuna(), |_| {});
     let greedy = options(32);
     let expected = alone.complete(QUESTION, &greedy);
-    let answer = server.ask(
-        "/v1/completions",
-        &json!({"prompt": QUESTION, "max_tokens": 32}),
-    );
+    let answer = server.complete(&json!({"prompt": QUESTION, "max_tokens": 32}));
     assert_eq!(Some(text(&answer)), expected.text.as_deref());
     assert_eq!(answer["object"], "text_completion");
     assert_eq!(answer["usage"]["completion_tokens"], expected.tokens.len());
@@ -38,10 +27,7 @@ fn greedy_and_seeded_answers_equal_the_engine() {
     assert_eq!(speculation["num_forwards"], expected.steps.len());
 
     let expected = alone.chat(QUESTION, &greedy);
-    let answer = server.ask(
-        "/v1/chat/completions",
-        &json!({"messages": user(QUESTION), "max_completion_tokens": 32, "model": "demo-llama-target"}),
-    );
+    let answer = server.chat(&json!({"messages": user(QUESTION), "max_completion_tokens": 32, "model": "demo-llama-target"}));
     assert_eq!(Some(text(&answer)), expected.text.as_deref());
     assert_eq!(answer["object"], "chat.completion");
     let finish = match expected.finish {
@@ -58,7 +44,7 @@ fn greedy_and_seeded_answers_equal_the_engine() {
             "prompt": QUESTION, "max_tokens": 32, "temperature": 0.9, "top_k": 40, "top_p": 0.95,
             "min_p": 0.01, "seed": seed, "speculation": {"enabled": speculate},
         });
-        let answer = server.ask("/v1/completions", &body);
+        let answer = server.complete(&body);
         assert_eq!(Some(text(&answer)), expected.text.as_deref(), "seed {seed}");
         assert_eq!(answer["usage"]["speculation"]["seed"], seed);
     }
@@ -69,7 +55,7 @@ fn speculation_changes_figures_and_not_the_text() {
     let server = Running::start();
     let ask = |speculation: Value| {
         let body = json!({"prompt": QUESTION, "max_tokens": 16, "speculation": speculation});
-        server.ask("/v1/completions", &body)
+        server.complete(&body)
     };
     let plain = ask(json!({"enabled": false}));
     assert_eq!(plain["usage"]["speculation"]["num_forwards"], 16);
@@ -97,7 +83,7 @@ fn choices_draw_from_seeds_in_order() {
     let body = json!({
         "prompt": [QUESTION, "Tom has 3 apples."], "n": 2, "max_tokens": 12, "temperature": 1, "seed": 10,
     });
-    let answer = server.ask("/v1/completions", &body);
+    let answer = server.complete(&body);
     let prompts = [QUESTION, QUESTION, "Tom has 3 apples.", "Tom has 3 apples."];
     for (index, prompt) in prompts.into_iter().enumerate() {
         let sampled = options(12)
@@ -115,14 +101,11 @@ fn choices_draw_from_seeds_in_order() {
 #[test]
 fn stops_echoes_and_tokens() {
     let server = Running::start();
-    let whole = server.ask(
-        "/v1/completions",
-        &json!({"prompt": QUESTION, "max_tokens": 40}),
-    );
+    let whole = server.complete(&json!({"prompt": QUESTION, "max_tokens": 40}));
     let whole = text(&whole).to_owned();
     let stop: String = whole.chars().skip(20).take(4).collect();
     let body = json!({"prompt": QUESTION, "max_tokens": 40, "stop": ["@@@", stop], "echo": true});
-    let stopped = server.ask("/v1/completions", &body);
+    let stopped = server.complete(&body);
     let before = whole.split_once(&stop).unwrap().0;
     assert_eq!(text(&stopped), format!("{QUESTION}{before}"));
     assert_eq!(stopped["choices"][0]["finish_reason"], "stop");
@@ -138,11 +121,11 @@ fn stops_echoes_and_tokens() {
         tokens["count"]
     );
     let body = json!({"prompt": tokens["tokens"], "max_tokens": 40});
-    assert_eq!(text(&server.ask("/v1/completions", &body)), whole);
+    assert_eq!(text(&server.complete(&body)), whole);
     let back = server.ask("/detokenize", &json!({"tokens": tokens["tokens"]}));
     assert_eq!(back["prompt"], QUESTION);
     let nothing = json!({"prompt": QUESTION, "max_tokens": 0, "echo": true});
-    assert_eq!(text(&server.ask("/v1/completions", &nothing)), QUESTION);
+    assert_eq!(text(&server.complete(&nothing)), QUESTION);
     let chat = server.ask("/tokenize", &json!({"messages": user(QUESTION)}));
     assert!(chat["count"].as_u64() > tokens["count"].as_u64());
 }
@@ -151,11 +134,8 @@ fn stops_echoes_and_tokens() {
 fn log_probabilities_are_the_targets() {
     let server = Running::start();
     let ask = |more: Value| {
-        let mut body = json!({"messages": user(QUESTION), "max_tokens": 16, "logprobs": true, "top_logprobs": 3});
-        body.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        server.ask("/v1/chat/completions", &body)
+        let body = json!({"messages": user(QUESTION), "max_tokens": 16, "logprobs": true, "top_logprobs": 3});
+        server.chat(&with(&body, &more))
     };
     let drafted = ask(json!({}));
     let entries = drafted["choices"][0]["logprobs"]["content"]
@@ -189,7 +169,7 @@ fn log_probabilities_are_the_targets() {
     assert_eq!(sampled["choices"], drafted["choices"]);
 
     let body = json!({"prompt": QUESTION, "max_tokens": 8, "logprobs": 2});
-    let legacy = server.ask("/v1/completions", &body);
+    let legacy = server.complete(&body);
     let logprobs = &legacy["choices"][0]["logprobs"];
     for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
         assert_eq!(logprobs[list].as_array().unwrap().len(), 8, "{list}");
@@ -204,10 +184,7 @@ fn a_conversation_is_read_once() {
     let client = server.client(None);
     // Most of it is not the system message, which all conversations share.
     let question = format!("{QUESTION} {QUESTION} {QUESTION}");
-    let first = client.ask(
-        "/v1/chat/completions",
-        &json!({"messages": user(&question), "max_tokens": 24}),
-    );
+    let first = client.chat(&json!({"messages": user(&question), "max_tokens": 24}));
     let answer = text(&first).to_owned();
     let mut messages = user(&question);
     let more = [
@@ -217,11 +194,8 @@ fn a_conversation_is_read_once() {
     messages.as_array_mut().unwrap().extend(more);
     let body = json!({"messages": messages, "max_tokens": 24});
     // Somebody else asks between the two.
-    server.ask(
-        "/v1/chat/completions",
-        &json!({"messages": user("Tom has 3 apples."), "max_tokens": 4}),
-    );
-    let second = client.ask("/v1/chat/completions", &body);
+    server.chat(&json!({"messages": user("Tom has 3 apples."), "max_tokens": 4}));
+    let second = client.chat(&body);
     let usage = &second["usage"];
     let (known, all) = (
         usage["prompt_tokens_details"]["cached_tokens"].as_u64(),
@@ -231,7 +205,7 @@ fn a_conversation_is_read_once() {
     // What is known is not heard twice, and what is said is the same.
     drop(server);
     let fresh = Running::start();
-    let expected = fresh.ask("/v1/chat/completions", &body);
+    let expected = fresh.chat(&body);
     assert_eq!(text(&second), text(&expected));
     assert_eq!(
         expected["usage"]["prompt_tokens_details"]["cached_tokens"],
@@ -255,10 +229,7 @@ fn models_health_metrics_and_the_page() {
     );
     assert_eq!(server.get("/health").json()["status"], "ok");
 
-    let answer = server.ask(
-        "/v1/completions",
-        &json!({"prompt": QUESTION, "max_tokens": 16}),
-    );
+    let answer = server.complete(&json!({"prompt": QUESTION, "max_tokens": 16}));
     server.settle();
     let speculation = &answer["usage"]["speculation"];
     let metrics = server.get("/metrics");

@@ -45,7 +45,7 @@ fn answers_wait_for_memory_and_none_takes_more_than_there_is() {
         "prompt": QUESTION, "n": 6, "max_tokens": 60, "temperature": 5, "seed": 1,
     });
     let watched = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| server.ask(PATH, &body));
+        let asked = scope.spawn(|| server.complete(&body));
         let mut watched = Vec::new();
         while !asked.is_finished() {
             let metrics = server.metrics();
@@ -75,7 +75,7 @@ fn answers_wait_for_memory_and_none_takes_more_than_there_is() {
 
 /// Tokens of a prompt that were known.
 fn cached(client: &Client, prompt: &str) -> u64 {
-    let answer: Value = client.ask(PATH, &json!({"prompt": prompt, "max_tokens": 2}));
+    let answer: Value = client.complete(&json!({"prompt": prompt, "max_tokens": 2}));
     let cached = &answer["usage"]["prompt_tokens_details"]["cached_tokens"];
     cached.as_u64().unwrap()
 }

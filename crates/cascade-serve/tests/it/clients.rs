@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cascade_config::{ChatTemplate, Config};
 use serde_json::{json, Value};
 
-use crate::common::{Client, Running, QUESTION};
+use crate::common::{with, Client, Running, QUESTION};
 
 /// The Max-Gram tree, which remembers answers, drafts alone.
 const TREE: &str = "
@@ -29,15 +29,12 @@ fn start(keys: &[&str]) -> Running {
 }
 
 /// What is drafted for a prompt that begins an answer of another's.
-fn drafts(client: &Client, more: Value) -> BTreeSet<String> {
-    let mut body = json!({
+fn drafts(client: &Client, more: &Value) -> BTreeSet<String> {
+    let body = json!({
         "prompt": "Mia sells 24 shells.", "max_tokens": 24, "stream": true,
         "stream_options": {"include_drafts": true},
     });
-    body.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
-    let (chunks, done) = client.post(PATH, &body).events();
+    let (chunks, done) = client.post(PATH, &with(&body, more)).events();
     assert!(done);
     let steps = chunks.iter().map(|chunk| &chunk["cascade"]["draft"]);
     // Paths from the text on, which say what was known beforehand.
@@ -55,12 +52,9 @@ fn drafts(client: &Client, more: Value) -> BTreeSet<String> {
 }
 
 /// A long answer, and how many tokens of its prompt were known.
-fn answer(client: &Client, more: Value) -> u64 {
-    let mut body = json!({"prompt": QUESTION, "max_tokens": 150});
-    body.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
-    let answer = client.ask(PATH, &body);
+fn answer(client: &Client, more: &Value) -> u64 {
+    let body = json!({"prompt": QUESTION, "max_tokens": 150});
+    let answer = client.complete(&with(&body, more));
     let cached = &answer["usage"]["prompt_tokens_details"]["cached_tokens"];
     cached.as_u64().unwrap()
 }
@@ -68,16 +62,16 @@ fn answer(client: &Client, more: Value) -> u64 {
 #[test]
 fn drafts_show_nothing_of_other_clients() {
     let none = || json!({});
-    let fresh = drafts(&start(&[]).client(None), none());
+    let fresh = drafts(&start(&[]).client(None), &none());
     let both = |keys: &[&'static str], salts: [Value; 2]| {
         let server = start(keys);
         let clients = [0, 1].map(|at| server.client(keys.get(at).copied()));
-        answer(&clients[0], salts[0].clone());
-        let other = drafts(&clients[1], salts[1].clone());
+        answer(&clients[0], &salts[0]);
+        let other = drafts(&clients[1], &salts[1]);
         assert_eq!(other, fresh, "keys {keys:?}, salts {salts:?}");
         // The client itself is drafted for from its own answers.
-        answer(&clients[0], salts[0].clone());
-        let own = drafts(&clients[0], salts[0].clone());
+        answer(&clients[0], &salts[0]);
+        let own = drafts(&clients[0], &salts[0]);
         assert_ne!(own, fresh, "keys {keys:?}, salts {salts:?}");
     };
     let salt = |salt: &str| json!({"cache_salt": salt});
@@ -93,11 +87,11 @@ fn usage_and_metrics_tell_nothing_of_other_prompts() {
     for keys in [&[][..], &KEYS] {
         let server = start(keys);
         let [one, other] = [0, 1].map(|at| server.client(keys.get(at).copied()));
-        assert_eq!(answer(&one, json!({})), 0);
-        assert!(answer(&one, json!({})) > 10, "its own prompt is known");
-        assert_eq!(answer(&other, json!({})), 0);
-        assert!(answer(&other, json!({})) > 10, "now it is its own");
-        assert_eq!(answer(&one, json!({})), 0);
+        assert_eq!(answer(&one, &json!({})), 0);
+        assert!(answer(&one, &json!({})) > 10, "its own prompt is known");
+        assert_eq!(answer(&other, &json!({})), 0);
+        assert!(answer(&other, &json!({})) > 10, "now it is its own");
+        assert_eq!(answer(&one, &json!({})), 0);
     }
 }
 
@@ -105,10 +99,10 @@ fn usage_and_metrics_tell_nothing_of_other_prompts() {
 fn a_salt_names_a_client_across_connections() {
     let server = start(&[]);
     let salt = || json!({"cache_salt": "5f0c"});
-    assert_eq!(answer(&server.client(None), salt()), 0);
-    assert!(answer(&server.client(None), salt()) > 10);
+    assert_eq!(answer(&server.client(None), &salt()), 0);
+    assert!(answer(&server.client(None), &salt()) > 10);
     assert_eq!(
-        answer(&server.client(None), json!({"cache_salt": "5f0d"})),
+        answer(&server.client(None), &json!({"cache_salt": "5f0d"})),
         0
     );
 }

@@ -107,9 +107,17 @@ impl Running {
 
     /// The body of a request that must succeed.
     pub(crate) fn ask(&self, path: &str, body: &Value) -> Value {
-        let answer = self.post(path, body);
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.json()
+        self.post(path, body).success()
+    }
+
+    /// The completion of a request that must succeed.
+    pub(crate) fn complete(&self, body: &Value) -> Value {
+        self.ask("/v1/completions", body)
+    }
+
+    /// The chat completion of a request that must succeed.
+    pub(crate) fn chat(&self, body: &Value) -> Value {
+        self.ask("/v1/chat/completions", body)
     }
 
     /// The data of a stream, up to `[DONE]` or its end, and whether it was done.
@@ -225,12 +233,30 @@ impl Client {
         Metrics(Answer::of(request.call().unwrap()).body).of(name, "")
     }
 
-    /// The body of a request that must succeed.
-    pub(crate) fn ask(&self, path: &str, body: &Value) -> Value {
-        let answer = self.post(path, body);
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.json()
+    /// The completion of a request that must succeed.
+    pub(crate) fn complete(&self, body: &Value) -> Value {
+        self.post("/v1/completions", body).success()
     }
+
+    /// The chat completion of a request that must succeed.
+    pub(crate) fn chat(&self, body: &Value) -> Value {
+        self.post("/v1/chat/completions", body).success()
+    }
+}
+
+/// A request with `more` fields.
+pub(crate) fn with(base: &Value, more: &Value) -> Value {
+    let mut body = base.clone();
+    let more = more.as_object().unwrap().clone();
+    body.as_object_mut().unwrap().extend(more);
+    body
+}
+
+/// The text of the first choice.
+pub(crate) fn text(answer: &Value) -> &str {
+    let choice = &answer["choices"][0];
+    let chat = &choice["message"]["content"];
+    choice["text"].as_str().or(chat.as_str()).unwrap()
 }
 
 pub(crate) struct Answer {
@@ -258,6 +284,12 @@ impl Answer {
                 text
             },
         }
+    }
+
+    /// The body of an answer that must be a success.
+    pub(crate) fn success(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.body);
+        self.json()
     }
 
     pub(crate) fn json(&self) -> Value {

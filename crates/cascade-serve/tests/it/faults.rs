@@ -15,10 +15,7 @@ fn long(stream: bool) -> String {
 }
 
 fn still_answers(server: &Running) {
-    server.ask(
-        "/v1/completions",
-        &json!({"prompt": "2 + 3", "max_tokens": 2}),
-    );
+    server.complete(&json!({"prompt": "2 + 3", "max_tokens": 2}));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use cascade_core::Decoding;
 use cascade_serve::{Limits, ServeOptions};
 use serde_json::{json, Value};
 
-use crate::common::{config, options, served, user, wire, Alone, Running};
+use crate::common::{config, options, served, text, user, wire, Alone, Running};
 use crate::HEAP;
 
 const QUESTIONS: [&str; 5] = [
@@ -76,14 +76,6 @@ impl Kind {
     }
 }
 
-fn text(answer: &Value) -> String {
-    let choice = &answer["choices"][0];
-    let text = choice["text"]
-        .as_str()
-        .or(choice["message"]["content"].as_str());
-    text.unwrap().to_owned()
-}
-
 fn limited(sessions: usize, clients: usize) -> impl Fn(&mut ServeOptions) {
     move |options| {
         options.limits.sessions = sessions;
@@ -123,7 +115,7 @@ fn clients(server: &Running, clients: usize, requests: usize) {
                     let answer = if streamed {
                         answer.streamed()
                     } else {
-                        text(&answer.json())
+                        text(&answer.json()).to_owned()
                     };
                     answers.lock().unwrap().push((kind, answer));
                 }
@@ -179,7 +171,7 @@ fn forwards_are_shared_and_counted() {
         "prompt": "2 + 3", "n": 4, "max_tokens": 120, "temperature": 5, "seed": 1,
         "speculation": {"enabled": false},
     });
-    let answer = server.ask("/v1/completions", &body);
+    let answer = server.complete(&body);
     let metrics = server.metrics();
     let target = |name: &str| metrics.of(name, r#"role="target""#);
     let [forwards, texts] =
@@ -200,7 +192,7 @@ fn forwards_are_shared_and_counted() {
     assert_eq!(drafter(&server), 0.0);
     let drafted =
         json!({"prompt": QUESTIONS[0], "max_tokens": 24, "speculation": {"k": [2, 2, 6]}});
-    server.ask("/v1/completions", &drafted);
+    server.complete(&drafted);
     assert!(drafter(&server) > 0.0);
 }
 
@@ -216,7 +208,7 @@ fn a_long_prompt_does_not_hold_up_streams() {
     assert_eq!(status, 200);
     let prompt: Vec<usize> = (0..700).map(|token| 300 + token % 500).collect();
     let body = json!({"prompt": prompt, "max_tokens": 1, "speculation": {"enabled": false}});
-    let answer = server.ask("/v1/completions", &body);
+    let answer = server.complete(&body);
     assert_eq!(answer["usage"]["prompt_tokens"], prompt.len());
     let metrics = server.metrics();
     assert_eq!(
@@ -243,12 +235,12 @@ fn texts_join_and_leave() {
     let server = Running::start_with(|options| options.limits.sessions = 4);
     let body = |tokens: usize| json!({"prompt": QUESTIONS[0], "max_tokens": tokens, "temperature": 5, "seed": 1});
     std::thread::scope(|scope| {
-        let staying = scope.spawn(|| server.ask("/v1/completions", &body(300)));
+        let staying = scope.spawn(|| server.complete(&body(300)));
         for tokens in [1, 2, 3, 5, 8] {
             let mut leaving = body(900);
             leaving["stream"] = true.into();
             drop(server.raw(&wire("/v1/completions", &leaving.to_string())));
-            server.ask("/v1/completions", &body(tokens));
+            server.complete(&body(tokens));
         }
         let mut options = options(300).with_seed(1).with_speculation(false);
         options = options.with_decoding(Decoding::new(5.0, None, None, None).unwrap());
@@ -294,10 +286,7 @@ fn is_fair(server: &Running) {
     let long = json!({"prompt": QUESTIONS[0], "max_tokens": 400, "stream": true, "speculation": {"enabled": false}});
     let (status, reader) = server.raw(&wire("/v1/completions", &long.to_string()));
     assert_eq!(status, 200);
-    server.ask(
-        "/v1/completions",
-        &json!({"prompt": QUESTIONS[1], "max_tokens": 2}),
-    );
+    server.complete(&json!({"prompt": QUESTIONS[1], "max_tokens": 2}));
     let running = server.get("/health").json()["running"].as_u64();
     let ended = server.metric("vllm:request_success_total");
     assert_eq!((running, ended), (Some(1), 1.0), "the long one goes on");

@@ -3,7 +3,7 @@
 use cascade_config::ChatTemplate;
 use serde_json::{json, Value};
 
-use crate::common::{config, user, Running, QUESTION};
+use crate::common::{config, user, with, Running, QUESTION};
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
@@ -21,10 +21,7 @@ fn start_with_template(template: &str) -> Running {
 
 /// The text that messages become.
 fn asked(server: &Running, more: Value) -> String {
-    let mut body = json!({"messages": user("Hi")});
-    body.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    let body = with(&json!({"messages": user("Hi")}), &more);
     let tokens = server.ask("/tokenize", &body)["tokens"].clone();
     let text = server.ask("/detokenize", &json!({"tokens": tokens}));
     text["prompt"].as_str().unwrap().trim().to_owned()
@@ -37,7 +34,7 @@ fn long_answers_are_collected_at_once() {
         "prompt": [QUESTION, "Tom has 3 apples."], "n": 2, "max_tokens": 120, "temperature": 5, "seed": 1,
         "logprobs": 20, "speculation": {"enabled": false},
     });
-    let answer = server.ask(COMPLETIONS, &body);
+    let answer = server.complete(&body);
     let choices = answer["choices"].as_array().unwrap();
     assert_eq!(choices.len(), 4);
     for (index, choice) in choices.iter().enumerate() {
@@ -70,10 +67,7 @@ fn what_is_collected_is_bounded() {
     assert!(message.contains("being collected"), "{message}");
     // What was held is free again.
     server.settle();
-    server.ask(
-        COMPLETIONS,
-        &json!({"prompt": QUESTION, "n": 2, "max_tokens": 8}),
-    );
+    server.complete(&json!({"prompt": QUESTION, "n": 2, "max_tokens": 8}));
 }
 
 #[test]
@@ -130,7 +124,7 @@ fn templates_get_variables() {
     let body = json!({
         "messages": user("Hi"), "max_tokens": 2, "chat_template_kwargs": {"enable_thinkin": false},
     });
-    let answer = server.ask(CHAT, &body);
+    let answer = server.chat(&body);
     let warning = answer["warnings"][0].as_str().unwrap();
     assert!(
         warning.contains("does not read \"enable_thinkin\""),
@@ -154,10 +148,10 @@ fn developers_and_begun_answers() {
     );
     let mut body = messages("assistant", "It is");
     body["max_tokens"] = 4.into();
-    server.ask(CHAT, &body);
+    server.chat(&body);
     body["continue_final_message"] = true.into();
     body["add_generation_prompt"] = false.into();
-    server.ask(CHAT, &body);
+    server.chat(&body);
 }
 
 /// Chat clients always send a system message, and the demo has no place for one.
@@ -165,14 +159,14 @@ fn developers_and_begun_answers() {
 fn a_system_message_that_is_left_out_is_told() {
     let server = start_with_template("Question: {{ messages[-1].content }} Answer:");
     let mut messages = json!([{"role": "system", "content": "You are a helpful assistant."}]);
-    let alone = server.ask(CHAT, &json!({"messages": user("2 + 3"), "max_tokens": 4}));
+    let alone = server.chat(&json!({"messages": user("2 + 3"), "max_tokens": 4}));
     assert_eq!(alone.get("warnings"), None);
     messages
         .as_array_mut()
         .unwrap()
         .push(user("2 + 3")[0].clone());
     let mut body = json!({"messages": messages, "max_tokens": 4});
-    let told = server.ask(CHAT, &body);
+    let told = server.chat(&body);
     assert_eq!(told["choices"], alone["choices"]);
     let warning = told["warnings"][0].as_str().unwrap();
     assert!(
@@ -193,7 +187,7 @@ fn negative_seeds_are_random_and_reported_ones_can_be_sent_back() {
     let server = Running::start();
     let ask = |seed: Value| {
         let body = json!({"prompt": QUESTION, "max_tokens": 12, "temperature": 2, "seed": seed});
-        server.ask(COMPLETIONS, &body)
+        server.complete(&body)
     };
     for seed in [json!(-1), json!(i64::MIN), Value::Null] {
         let random = ask(seed);
@@ -216,7 +210,7 @@ fn prompts_have_log_probabilities() {
         "prompt": [tokens, &tokens[..9]], "max_tokens": 1, "temperature": 0, "logprobs": 2, "echo": true, "seed": 1234,
         "model": "demo-llama-target",
     });
-    let answer = server.ask(COMPLETIONS, &body);
+    let answer = server.complete(&body);
     for (choice, length) in [(0, tokens.len()), (1, 9)] {
         let choice = &answer["choices"][choice];
         let logprobs = &choice["logprobs"];
@@ -236,7 +230,7 @@ fn prompts_have_log_probabilities() {
             let there: String = text.chars().skip(offset).collect();
             assert!(there.starts_with(own), "{own:?} at {offset} of {text:?}");
             let before = json!({"prompt": tokens[..at], "max_tokens": 1, "logprobs": 2});
-            let alone = server.ask(COMPLETIONS, &before);
+            let alone = server.complete(&before);
             let alone = &alone["choices"][0]["logprobs"]["top_logprobs"][0];
             assert_eq!(logprobs["top_logprobs"][at], *alone, "token {at}");
             let found = logprobs["token_logprobs"][at].as_f64().unwrap();
@@ -251,7 +245,7 @@ fn prompts_have_log_probabilities() {
     );
     // The prompt alone, and as a stream.
     let mut body = json!({"prompt": QUESTION, "max_tokens": 0, "logprobs": 2, "echo": true});
-    let alone = server.ask(COMPLETIONS, &body);
+    let alone = server.complete(&body);
     let whole = &answer["choices"][0]["logprobs"];
     let prompt = &alone["choices"][0]["logprobs"];
     for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
@@ -265,7 +259,7 @@ fn prompts_have_log_probabilities() {
     assert_eq!(alone["choices"][0]["text"], QUESTION);
     assert_eq!(alone["usage"]["completion_tokens"], 0);
     body["max_tokens"] = 3.into();
-    let expected = server.ask(COMPLETIONS, &body);
+    let expected = server.complete(&body);
     body["stream"] = true.into();
     let (chunks, done) = server.stream(COMPLETIONS, &body);
     assert!(done);
@@ -289,7 +283,7 @@ fn prompts_have_log_probabilities() {
 fn an_answer_that_is_only_the_end_has_a_log_probability() {
     let server = Running::start();
     let question = format!("Question: {QUESTION} Answer:");
-    let whole = server.ask(COMPLETIONS, &json!({"prompt": question, "max_tokens": 200}));
+    let whole = server.complete(&json!({"prompt": question, "max_tokens": 200}));
     let text = whole["choices"][0]["text"].as_str().unwrap();
     assert_eq!(whole["choices"][0]["finish_reason"], "stop");
     let ids = |text: &str| {
@@ -301,7 +295,7 @@ fn an_answer_that_is_only_the_end_has_a_log_probability() {
         "model": "demo-llama-target", "prompt": [all], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234,
         "echo": true, "num_beams": 1,
     });
-    let scored = server.ask(COMPLETIONS, &body);
+    let scored = server.complete(&body);
     let choice = &scored["choices"][0];
     assert_eq!(choice["finish_reason"], "stop", "{choice}");
     let list = |name: &str| choice["logprobs"][name].as_array().unwrap().clone();

@@ -21,7 +21,7 @@ fn joined(chunks: &[Value], index: usize) -> String {
 fn chunks_add_up_to_the_answer() {
     let server = Running::start();
     let mut body = json!({"messages": user(QUESTION), "max_tokens": 40, "temperature": 0.8, "seed": 5, "n": 2});
-    let whole = server.ask("/v1/chat/completions", &body);
+    let whole = server.chat(&body);
     body["stream"] = true.into();
     body["stream_options"] = json!({"include_usage": true});
     let (chunks, done) = server.stream("/v1/chat/completions", &body);
@@ -59,7 +59,7 @@ fn stops_and_log_probabilities_in_streams() {
     let server = Running::start();
     let body =
         json!({"prompt": QUESTION, "max_tokens": 40, "logprobs": 1, "stop": "\n", "echo": false});
-    let whole = server.ask("/v1/completions", &body);
+    let whole = server.complete(&body);
     let mut streamed = body.clone();
     streamed["stream"] = true.into();
     let (chunks, done) = server.stream("/v1/completions", &streamed);

@@ -455,7 +455,13 @@ impl Models {
     /// Options of Max-Gram as they are put on record.
     pub(crate) fn max_gram_options(&self) -> Option<String> {
         let max_gram = self.drafters.values().find_map(Drafter::settings);
-        max_gram.map(|config: &MaxGramConfig| format!("{:?}", config.options()))
+        max_gram.map(|config: &MaxGramConfig| {
+            let MaxGramConfig { occurrence, min_match, branches, width, .. } = config;
+            format!(
+                "MaxGramOptions {{ occurrence: {occurrence:?}, min_match: {min_match}, branches: {branches}, \
+                 width: {width} }}"
+            )
+        })
     }
 
     /// Time of a forward of one row in each neural model, by place: of the files with costs if

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use cascade_bigram::corpus::{self, Corpus, Input, Options};
-use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
+use cascade_chat::{ChatFile, Message, ModelChat, Role};
 use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
 use cascade_engine::CLASSIFIER_FEATURES;
 use cascade_eval::{Dataset, Selection};
 use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, Tokenizer};
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable, Weights};
 use cascade_reproduce::report::Manifest;
 use cascade_reproduce::theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
 use cascade_reproduce::{Definition, Plan};
@@ -264,9 +264,9 @@ pub(crate) fn drafter_weights(path: &Path) -> Outcome {
         Weights::from_json(&weights.to_json()?).as_ref(),
         Ok(&weights)
     );
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         learning_rate: 1.0,
-        ..MaxGramTreeOptions::default()
+        ..MaxGramTreeConfig::default()
     };
     let mut drafter = MaxGramTree::new(options, None).with_weights(weights);
     let budget = Budget {
@@ -349,8 +349,8 @@ const TEXT: &str = "A text of \u{1f600} words,\n\0 and more.";
 pub(crate) fn chat(path: &Path) -> Outcome {
     let bytes = read(path)?;
     let place = path.display().to_string();
-    let files = [(ChatFile::TokenizerConfig, bytes)];
-    let Some(templates) = said(ChatTemplates::read(&place, &files))? else {
+    let chat = ModelChat::new(place, vec![(ChatFile::TokenizerConfig, bytes)]);
+    let Some(templates) = said(chat.templates())? else {
         return Ok(());
     };
     let messages = [

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cascade_core::Fingerprint;
 use cascade_ngram::{NgramLimits, NgramRows, NgramTable, Provenance, Source};
+use safetensors::Dtype;
 use serde_json::{json, Map, Value};
 
 pub(crate) fn fingerprint() -> Fingerprint {
@@ -74,39 +75,37 @@ pub(crate) fn bigram_file(rows: &[Vec<(u32, u64)>], frequencies: &[u64]) -> Vec<
     let offsets: Vec<u64> = std::iter::once(0).chain(offsets).collect();
     let pairs = || rows.iter().flatten();
     let longs = |values: &[u64]| values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    let tensors: [(&str, &str, usize, Vec<u8>); 4] = [
-        (
-            "counts",
-            "U64",
-            8,
-            longs(&pairs().map(|p| p.1).collect::<Vec<_>>()),
-        ),
-        ("offsets", "U64", 8, longs(&offsets)),
-        ("unigram_counts", "U64", 8, longs(frequencies)),
-        (
-            "successors",
-            "U32",
-            4,
-            pairs().flat_map(|p| p.0.to_le_bytes()).collect(),
-        ),
-    ];
+    let counts: Vec<u64> = pairs().map(|p| p.1).collect();
+    let successors = pairs().flat_map(|p| p.0.to_le_bytes()).collect();
     let of = provenance();
+    let metadata = json!({
+        "format": "cascade-bigram", "format_version": "2", "tokenizer": of.tokenizer.to_string(),
+        "sources": json!(of.sources).to_string(), "command": of.command, "version": of.version,
+        "top_k": "2", "min_count": "1", "documents": "3",
+        "total_tokens": frequencies.iter().sum::<u64>().to_string(), "total_bigrams": "11",
+    });
+    safetensors_file(
+        metadata,
+        &[
+            ("counts".into(), Dtype::U64, longs(&counts)),
+            ("offsets".into(), Dtype::U64, longs(&offsets)),
+            ("unigram_counts".into(), Dtype::U64, longs(frequencies)),
+            ("successors".into(), Dtype::U32, successors),
+        ],
+    )
+}
+
+/// A safetensors file of tensors of one dimension, by name, type and bytes.
+pub(crate) fn safetensors_file(metadata: Value, tensors: &[(String, Dtype, Vec<u8>)]) -> Vec<u8> {
     let mut header = Map::new();
-    header.insert(
-        "__metadata__".into(),
-        json!({
-            "format": "cascade-bigram", "format_version": "2", "tokenizer": of.tokenizer.to_string(),
-            "sources": json!(of.sources).to_string(), "command": of.command, "version": of.version,
-            "top_k": "2", "min_count": "1", "documents": "3",
-            "total_tokens": frequencies.iter().sum::<u64>().to_string(), "total_bigrams": "11",
-        }),
-    );
+    header.insert("__metadata__".into(), metadata);
     let mut data = Vec::new();
-    for (name, dtype, width, bytes) in tensors {
+    for (name, dtype, bytes) in tensors {
         let (start, end) = (data.len(), data.len() + bytes.len());
-        let info =
-            json!({"dtype": dtype, "shape": [bytes.len() / width], "data_offsets": [start, end]});
-        header.insert(name.into(), info);
+        let len = bytes.len() * 8 / dtype.bitsize();
+        let dtype = format!("{dtype:?}");
+        let info = json!({"dtype": dtype, "shape": [len], "data_offsets": [start, end]});
+        header.insert(name.clone(), info);
         data.extend(bytes);
     }
     let mut header = Value::from(header).to_string().into_bytes();

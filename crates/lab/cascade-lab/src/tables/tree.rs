@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, Result};
 use cascade_core::Fingerprint;
 use cascade_ngram::max_gram_tree::Weights;
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable};
 use clap::Args;
 
 use super::text::open;
@@ -23,7 +23,7 @@ pub(super) struct TreeArgs {
     weights: Option<PathBuf>,
 
     /// Tokens of earlier outputs that are kept to draft from; 0 keeps none.
-    #[arg(long, value_name = "N", default_value_t = MaxGramTreeOptions::default().session_tokens)]
+    #[arg(long, value_name = "N", default_value_t = MaxGramTreeConfig::default().session_tokens)]
     session_tokens: usize,
 }
 
@@ -46,11 +46,11 @@ impl TreeArgs {
             .as_deref()
             .map(|table| for_tokenizer(table, tokenizer))
             .transpose()?;
-        let options = MaxGramTreeOptions {
+        let options = MaxGramTreeConfig {
             session_tokens: self.session_tokens,
             learning_rate,
             hints: 0,
-            ..MaxGramTreeOptions::default()
+            ..MaxGramTreeConfig::default()
         };
         let drafter = MaxGramTree::new(options, table);
         Ok(match &self.weights {

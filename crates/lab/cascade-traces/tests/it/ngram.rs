@@ -1,7 +1,7 @@
 //! Weights of the Max-Gram tree, fitted to recorded outputs.
 
 use cascade_core::TokenId;
-use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 use cascade_traces::ngram::Fitting;
 use cascade_traces::trace::{Finish, Record};
 
@@ -37,10 +37,10 @@ fn fitting_raises_what_is_held_out_and_prompts_stay_together() {
     assert_eq!(named(&held_out), ["c", "e"]);
     assert!(Fitting::split(&records, 0.0).1.is_empty());
 
-    let options = MaxGramTreeOptions {
+    let options = MaxGramTreeConfig {
         session_tokens: 0,
         hints: 0,
-        ..MaxGramTreeOptions::default()
+        ..MaxGramTreeConfig::default()
     };
     let drafter = MaxGramTree::new(options, None);
     let fitting = Fitting {
