@@ -19,7 +19,7 @@ pub struct RawDocument {
     /// files the row.
     pub offset: u64,
     /// The wiki of a text in wikitext; `None` for plain text.
-    pub site: Option<Arc<Site>>,
+    pub(crate) site: Option<Arc<Site>>,
 }
 
 impl RawDocument {
