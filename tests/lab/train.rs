@@ -6,15 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, project, stdout};
-
-fn run(args: &str) -> String {
-    stdout(&cascade(&args.split_whitespace().collect::<Vec<_>>()))
-}
-
-fn refused(args: &str) -> String {
-    error(&cascade(&args.split_whitespace().collect::<Vec<_>>()))
-}
+use crate::command::{refused, run};
+use crate::common::project;
 
 fn config(folder: &Path, name: &str, classifier: &str) -> String {
     let path = folder.join(name);

@@ -73,9 +73,7 @@ impl Error {
     pub(crate) fn read_at(file: &str, offset: u64, error: io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(ours) => ours,
-            Err(source) => {
-                Self::input(format!("cannot read {file} at byte {offset}: {source}"))
-            }
+            Err(source) => Self::input(format!("cannot read {file} at byte {offset}: {source}")),
         }
     }
 
@@ -110,7 +108,6 @@ impl Error {
         let message = "a thread that counts has panicked; its message is printed above";
         Self::new(ErrorKind::Panicked, message.to_owned())
     }
-
 }
 
 impl From<cascade_ngram::Error> for Error {

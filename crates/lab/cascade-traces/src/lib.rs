@@ -13,6 +13,7 @@
 
 mod assumed;
 pub mod ngram;
+mod ratio;
 mod swi;
 pub mod trace;
 pub mod train;

@@ -33,7 +33,6 @@ impl RawDocument {
     }
 
     /// The plain text. Plain text is moved; wikitext is stripped, in linear time.
-    #[must_use]
     pub fn into_text(self) -> String {
         match self.site {
             Some(site) => wikitext::strip_with(&self.text, &site),

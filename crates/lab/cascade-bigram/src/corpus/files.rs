@@ -89,7 +89,6 @@ impl Corpus {
     }
 
     /// The counters, to be shown while another thread reads the corpus.
-    #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }

@@ -62,7 +62,8 @@ impl<R: Read> Iterator for JsonlReader<R> {
         }
         let document = self.record().transpose();
         // Lines are independent, so reading continues after a bad one, but not after an I/O error.
-        let bad_line = |error: &Error| [ErrorKind::Line, ErrorKind::NotText].contains(&error.kind());
+        let bad_line =
+            |error: &Error| [ErrorKind::Line, ErrorKind::NotText].contains(&error.kind());
         self.failed = matches!(&document, Some(Err(error)) if !bad_line(error));
         document
     }

@@ -53,7 +53,6 @@ use crate::corpus::site::{Prefix, Site};
 /// let text = strip("'''Rust''' is a [[programming language|language]].<ref>A book</ref>");
 /// assert_eq!(text, "Rust is a language.");
 /// ```
-#[must_use]
 pub fn strip(source: &str) -> String {
     strip_with(source, &Site::well_known())
 }

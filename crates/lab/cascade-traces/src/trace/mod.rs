@@ -49,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod along;
 mod expected;
 mod first_token;
 mod meter;
@@ -64,6 +65,8 @@ mod with_states;
 
 pub use cascade_eval::trace::*;
 
+pub(crate) use along::{along, logits};
+
 pub use expected::{Bounds, ExpectedAcceptance, FirstPicks, RecordedRow};
 pub use first_token::FirstToken;
 pub use oracle::{Oracle, OracleText};
@@ -73,4 +76,4 @@ pub use replayed::{replay_options, replay_warnings, replayed_json, totals_json};
 pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
 pub use traces::Traces;
-pub use with_states::{recorded_target, WithStates};
+pub use with_states::{check_family, recorded_target, WithStates};

@@ -56,8 +56,7 @@ const DROP: &str =
      indicator inputbox mapframe maplink math phonos ref references rss score script style \
      templatedata templatestyles timeline";
 
-const RAW: &str =
-    "nowiki pre source syntaxhighlight";
+const RAW: &str = "nowiki pre source syntaxhighlight";
 
 #[cfg(test)]
 mod tests {
