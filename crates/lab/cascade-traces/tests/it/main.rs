@@ -5,7 +5,6 @@ mod ngram;
 mod online;
 mod scores;
 mod timed_replay;
-mod together;
 mod trace;
 mod train;
 mod with_states;
