@@ -40,11 +40,11 @@ fn outputs(count: usize, seed: u64) -> Vec<Output> {
 }
 
 fn settings() -> Settings {
-    let mut settings = Settings::default();
-    settings.units = 8;
-    (settings.plan.epochs, settings.plan.patience) = (12, 12);
-    settings.plan.learning_rate = 0.01;
-    settings
+    changed(Settings::default(), |settings| {
+        settings.units = 8;
+        (settings.plan.epochs, settings.plan.patience) = (12, 12);
+        settings.plan.learning_rate = 0.01;
+    })
 }
 
 /// Settings with a change.
