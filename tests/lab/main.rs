@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod bigram;
+mod command;
 #[path = "../cli/common.rs"]
 mod common;
 mod ngram;

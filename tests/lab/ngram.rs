@@ -3,18 +3,17 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
 
-use rand::{rngs::StdRng, Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::bigram::{build, command, error, killed, names, run, shipped, text};
+use crate::bigram::{build, error, names, run, shipped};
 use crate::common::{program_of, project, stdout};
 
-/// `cascade-lab ngram`.
-fn ngram(folder: &Path, args: &[&str]) -> Output {
+/// `cascade-lab ngram` with the words of a line.
+fn ngram(folder: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
-    command.arg("ngram").args(args).current_dir(folder);
+    let words = line.split_whitespace();
+    command.arg("ngram").args(words).current_dir(folder);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -28,8 +27,8 @@ fn builds_shows_and_compares_tables_of_order_2() {
     let folder = folder.path();
     let lines = "the cat sat\n\nthe cat ran\n\nthe dog sat\n\nthe cat sat\n";
     fs::write(folder.join("a.txt"), lines).unwrap();
-    let order_2 = ["--order", "2", "--unique-sentences"];
-    let said = stdout(&run(folder, &build(&["a.txt"], "table", &order_2)));
+    let order_2 = "--order 2 --unique-sentences";
+    let said = stdout(&run(folder, &build("a.txt", "table", order_2)));
     for part in [
         "trigrams",
         "table: ",
@@ -38,7 +37,7 @@ fn builds_shows_and_compares_tables_of_order_2() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let said = stdout(&run(folder, &["show", "table"]));
+    let said = stdout(&run(folder, "show table"));
     for part in [
         "order            2",
         "documents        4",
@@ -47,38 +46,33 @@ fn builds_shows_and_compares_tables_of_order_2() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let said = stdout(&run(
-        folder,
-        &["show", "table", "--token", "▁cat", "--top", "1"],
-    ));
+    let said = stdout(&run(folder, "show table --token ▁cat --top 1"));
     assert!(said.contains("\"▁cat\" continues 2 times"), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
-    let pair = ["show", "table", "--id", "5", "--id", "1279"];
-    assert!(stdout(&run(folder, &pair)).contains("nothing known"));
-    let said = stdout(&run(folder, &["show", "table", "--top", "3"]));
+    let pair = "show table --id 5 --id 1279";
+    assert!(stdout(&run(folder, pair)).contains("nothing known"));
+    let said = stdout(&run(folder, "show table --top 3"));
     assert!(said.contains("▁cat"), "{said}");
 
-    stdout(&run(folder, &build(&["a.txt"], "bigrams", &[])));
-    let said = stdout(&run(folder, &["compare", "table", "bigrams"]));
+    stdout(&run(folder, &build("a.txt", "bigrams", "")));
+    let said = stdout(&run(folder, "compare table bigrams"));
     assert!(said.contains("tokens") && said.contains("pairs"), "{said}");
-    for (args, part) in [
-        (
-            &["show", "table", "--id", "1", "--id", "2", "--id", "3"][..],
-            "2 at most",
-        ),
-        (&["show", "table", "--id", "2048"], "outside"),
-        (&["show", "bigrams", "--id", "1", "--id", "2"], "1 at most"),
-        (&["compare", "table", &shipped("t5")], "another tokenizer"),
+    let another = format!("compare table {}", shipped("t5"));
+    for (line, part) in [
+        ("show table --id 1 --id 2 --id 3", "2 at most"),
+        ("show table --id 2048", "outside"),
+        ("show bigrams --id 1 --id 2", "1 at most"),
+        (&*another, "another tokenizer"),
     ] {
-        let message = error(&run(folder, args));
+        let message = error(&run(folder, line));
         assert!(message.contains(part), "{message}");
     }
     for (more, part) in [
-        (&["--order", "3"][..], "3 is not in 1..=2"),
-        (&["--order", "2", "--top-k", "256"], "at most 255"),
-        (&["--order", "2", "--top-k", "0"], "at least 1"),
+        ("--order 3", "3 is not in 1..=2"),
+        ("--order 2 --top-k 256", "at most 255"),
+        ("--order 2 --top-k 0", "at least 1"),
     ] {
-        let message = error(&run(folder, &build(&["a.txt"], "none", more)));
+        let message = error(&run(folder, &build("a.txt", "none", more)));
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(names(folder), ["a.txt", "bigrams", "table"]);
@@ -100,17 +94,8 @@ fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
         "the cat sat\n\nthe cat ran\n\nünï 猫\n",
     )
     .unwrap();
-    let args = [
-        "build",
-        "text",
-        "--tokenizer",
-        &model,
-        "--order",
-        "2",
-        "--out",
-        "table",
-    ];
-    let said = stdout(&run(folder, &args));
+    let line = format!("build text --tokenizer {model} --order 2 --out table");
+    let said = stdout(&run(folder, &line));
     assert!(said.contains("trigrams"), "{said}");
     let config = format!(
         "target: {{ model: {model} }}\ndrafters:\n  - max_gram_tree: {{ table: table }}\n\
@@ -124,66 +109,17 @@ fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
 }
 
 #[test]
-fn killed_at_any_moment_order_2_resumes_to_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    fs::write(folder.join("text"), text(1, 700_000)).unwrap();
-    let order_2 = ["--order", "2", "--unique-sentences"];
-    let begin = Instant::now();
-    stdout(&run(folder, &build(&["text"], "expected", &order_2)));
-    let whole = begin.elapsed();
-    let expected = fs::read(folder.join("expected")).unwrap();
-
-    let mut rng = StdRng::seed_from_u64(3);
-    let checkpoint = folder.join("table.checkpoint");
-    let mut resumed = 0;
-    for round in 0..3 {
-        let all = [&order_2[..], &["--checkpoint", "0.002", "--resume"]].concat();
-        for more in [&all[..all.len() - 1], &all] {
-            resumed += usize::from(killed(
-                command(folder, &build(&["text"], "table", more)),
-                &checkpoint,
-                round % 2 == 0,
-                whole.mul_f64(f64::from(round.min(1)) * rng.random_range(0.0..0.9)),
-            ));
-        }
-        // A count of order 2 is not gone on with as one of order 1.
-        if checkpoint.join("manifest.json").exists() {
-            let message = error(&run(folder, &build(&["text"], "table", &["--resume"])));
-            assert!(message.contains("of another command"), "{message}");
-        }
-        stdout(&run(folder, &build(&["text"], "table", &all)));
-        assert!(fs::read(folder.join("table")).unwrap() == expected);
-        assert_eq!(names(folder), ["expected", "table", "text"]);
-        // Complete already.
-        let said = stdout(&run(folder, &build(&["text"], "table", &all)));
-        assert!(said.contains("complete already"), "{said}");
-        fs::remove_file(folder.join("table")).unwrap();
-    }
-    assert!(resumed > 0, "never was anything safe before the kill");
-}
-
-#[test]
 fn fit_makes_held_out_outputs_more_probable() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let trace = trace("demo-llama");
-    let fit = |more: &[&str]| {
-        let args = [
-            "fit",
-            "--trace",
-            &trace,
-            "--limit",
-            "20",
-            "--table",
-            "embedded:demo",
-        ];
-        ngram(
-            folder,
-            &[&args[..], &["--out", "weights.json"], more].concat(),
-        )
+    let fit = |more: &str| {
+        let line = format!(
+            "fit --trace {trace} --limit 20 --table embedded:demo --out weights.json {more}"
+        );
+        ngram(folder, &line)
     };
-    let said = stdout(&fit(&["--holdout", "0.25", "--json"]));
+    let said = stdout(&fit("--holdout 0.25 --json"));
     let json: Value = serde_json::from_str(&said).unwrap();
     let passes = json["passes"].as_array().unwrap();
     assert_eq!(passes.len(), 4);
@@ -197,22 +133,20 @@ fn fit_makes_held_out_outputs_more_probable() {
     }
     // A file that is there is kept; the same weights come out again.
     let first = fs::read(folder.join("weights.json")).unwrap();
-    assert!(error(&fit(&[])).contains("--force"));
-    stdout(&fit(&["--holdout", "0.25", "--force"]));
+    assert!(error(&fit("")).contains("--force"));
+    stdout(&fit("--holdout 0.25 --force"));
     assert_eq!(fs::read(folder.join("weights.json")).unwrap(), first);
     // Fitted weights can be fitted on, but not over the file that they come from.
-    let weights = ["--weights", "weights.json"];
-    assert!(error(&fit(&[&weights[..], &["--force"]].concat())).contains("weights.json"));
+    assert!(error(&fit("--weights weights.json --force")).contains("weights.json"));
 
     fs::write(folder.join("bad.json"), "{}").unwrap();
-    let bad = ["--weights", "bad.json", "--force"];
-    assert!(error(&fit(&bad)).contains("cascade-lab ngram fit"));
+    assert!(error(&fit("--weights bad.json --force")).contains("cascade-lab ngram fit"));
     for (more, part) in [
-        (&["--holdout", "1"][..], "below 1"),
-        (&["--holdout", "0.01"], "to judge by"),
-        (&["--rate", "0"], "above 0"),
+        ("--holdout 1", "below 1"),
+        ("--holdout 0.01", "to judge by"),
+        ("--rate 0", "above 0"),
     ] {
-        let message = error(&fit(&[more, &["--force"]].concat()));
+        let message = error(&fit(&format!("{more} --force")));
         assert!(message.contains(part), "{message}");
     }
 }

@@ -1,11 +1,11 @@
 //! `cascade-lab trace` and `cascade-lab replay`, end to end.
 
 use std::path::PathBuf;
-use std::process::Output;
 
 use serde_json::{json, Value};
 
-use crate::common::{cascade, error, project, stdout};
+use crate::command::{output, refused, run};
+use crate::common::{cascade, project, stdout};
 use crate::tune::demo_with_k;
 
 /// Logits closer than this may swap ranks on another machine.
@@ -42,23 +42,11 @@ impl Folder {
     }
 }
 
-/// Records some word problems with a demo family.
-fn record(folder: &Folder, family: &str, name: &str, more: &[&str]) -> Output {
-    let (config, output) = (
-        project(&format!("configs/demo-{family}.yaml")),
-        folder.name(name),
-    );
-    let args = [
-        "trace",
-        "record",
-        "--config",
-        &config,
-        "--dataset",
-        "problems",
-        "--output",
-        &output,
-    ];
-    cascade(&[&args[..], more].concat())
+/// The command that records some word problems with a demo family.
+fn record(folder: &Folder, family: &str, name: &str, more: &str) -> String {
+    let config = project(&format!("configs/demo-{family}.yaml"));
+    let file = folder.name(name);
+    format!("trace record --config {config} --dataset problems --output {file} {more}")
 }
 
 /// The shipped traces equal the targets' outputs.
@@ -67,11 +55,11 @@ fn ships_what_the_target_says(family: &str) {
     let shipped = objects(&shipped.unwrap());
     assert_eq!(shipped.len(), 51);
     let folder = Folder::new();
-    stdout(&record(
+    run(&record(
         &folder,
         family,
         "again.jsonl",
-        &["--offset", "8", "--limit", "3"],
+        "--offset 8 --limit 3",
     ));
     let again = objects(&folder.read("again.jsonl"));
     assert_eq!(again.len(), 4);
@@ -130,21 +118,13 @@ fn ships_what_the_llama_target_says() {
 fn replays_what_runs(family: &str) {
     let folder = Folder::new();
     let config = folder.file("k.yaml", demo_with_k(family));
-    stdout(&record(&folder, family, "t.jsonl", &["--limit", "3"]));
-    let run = [
-        "run",
-        "--config",
-        &config,
-        "--dataset",
-        "problems",
-        "--limit",
-        "3",
-        "--json",
-    ];
-    let runs = objects(&stdout(&cascade(&run)));
+    run(&record(&folder, family, "t.jsonl", "--limit 3"));
+    let from_problems = "--dataset problems --limit 3 --json";
+    let runs = objects(&run(&format!("run --config {config} {from_problems}")));
     let trace = folder.name("t.jsonl");
-    let replay = ["replay", "--trace", &trace, "--config", &config, "--json"];
-    let mut replays = objects(&stdout(&cascade(&replay)));
+    let mut replays = objects(&run(&format!(
+        "replay --trace {trace} --config {config} --json"
+    )));
     let sums = replays.pop().unwrap();
     assert_eq!((runs.len(), replays.len()), (3, 3));
     for (run, replay) in runs.iter().zip(&replays) {
@@ -181,65 +161,46 @@ fn llama_replays_what_runs() {
 #[test]
 fn an_interrupted_recording_resumes_to_the_same_file() {
     let folder = Folder::new();
-    let short = ["--limit", "4", "--max-new-tokens", "12"];
-    let resume = ["--limit", "4", "--max-new-tokens", "12", "--resume"];
-    stdout(&record(&folder, "llama", "whole.jsonl", &resume));
+    let record = |name: &str, more: &str| record(&folder, "llama", name, more);
+    let resume = "--limit 4 --max-new-tokens 12 --resume";
+    run(&record("whole.jsonl", resume));
     let whole = folder.read("whole.jsonl");
     let ends: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
     for cut in [0, 30, ends[0], ends[1] + 5, ends[3] - 1, ends[4]] {
         folder.file("cut.jsonl", &whole[..cut]);
-        let said = stdout(&record(&folder, "llama", "cut.jsonl", &resume));
+        let said = run(&record("cut.jsonl", resume));
         assert!(said.contains("4 records"), "{said}");
         assert_eq!(folder.read("cut.jsonl"), whole);
     }
-    let refused = record(&folder, "llama", "whole.jsonl", &short);
-    assert!(error(&refused).contains("--resume"), "{}", error(&refused));
+    let message = refused(&record("whole.jsonl", "--limit 4 --max-new-tokens 12"));
+    assert!(message.contains("--resume"), "{message}");
 
     for (args, expected) in [
+        ("--limit 4 --max-new-tokens 13", "max_new_tokens 12, not 13"),
         (
-            &["--limit", "4", "--max-new-tokens", "13", "--resume"][..],
-            "max_new_tokens 12, not 13",
-        ),
-        (
-            &["--offset", "1", "--max-new-tokens", "12", "--resume"],
+            "--offset 1 --max-new-tokens 12",
             "record 1 of the trace answers another prompt (id 0 instead of 1",
         ),
-        (
-            &[
-                "--limit",
-                "4",
-                "--max-new-tokens",
-                "12",
-                "--template",
-                "problem",
-                "--resume",
-            ],
-            "",
-        ),
     ] {
-        let output = record(&folder, "llama", "whole.jsonl", args);
-        match expected {
-            "" => assert!(stdout(&output).contains("4 of them recorded earlier")),
-            expected => assert!(error(&output).contains(expected), "{}", error(&output)),
-        }
+        let message = refused(&record("whole.jsonl", &format!("{args} --resume")));
+        assert!(message.contains(expected), "{message}");
         assert_eq!(folder.read("whole.jsonl"), whole);
     }
+    let same = format!("{resume} --template problem");
+    assert!(run(&record("whole.jsonl", &same)).contains("4 of them recorded earlier"));
+    assert_eq!(folder.read("whole.jsonl"), whole);
     folder.file(
         "damaged.jsonl",
         whole.replacen("\"turn\":1", "\"turn\":one", 1),
     );
-    let message = error(&record(&folder, "llama", "damaged.jsonl", &resume));
+    let message = refused(&record("damaged.jsonl", resume));
     assert!(
         message.contains("damaged.jsonl:2: not a record"),
         "{message}"
     );
     folder.file("longer.jsonl", &whole);
-    stdout(&record(
-        &folder,
-        "llama",
-        "longer.jsonl",
-        &["--limit", "5", "--max-new-tokens", "12", "--resume"],
-    ));
+    let longer = "--limit 5 --max-new-tokens 12 --resume";
+    run(&record("longer.jsonl", longer));
     assert!(folder.read("longer.jsonl").starts_with(&whole));
 }
 
@@ -252,24 +213,10 @@ fn conversations_are_recorded_turn_by_turn_and_resume_in_the_middle() {
     );
     let record = |name: &str| {
         let (config, output) = (project("configs/demo-llama.yaml"), folder.name(name));
-        let args = [
-            "trace",
-            "record",
-            "--config",
-            &config,
-            "--dataset",
-            "prompts",
-            "--data",
-            &prompts,
-            "--template",
-            "vicuna",
-            "--max-new-tokens",
-            "8",
-            "--resume",
-            "--output",
-            &output,
-        ];
-        stdout(&cascade(&args))
+        run(&format!(
+            "trace record --config {config} --dataset prompts --data {prompts} --template vicuna \
+             --max-new-tokens 8 --resume --output {output}"
+        ))
     };
     assert!(record("whole.jsonl").contains("4 records"));
     let whole = folder.read("whole.jsonl");
@@ -285,12 +232,8 @@ fn conversations_are_recorded_turn_by_turn_and_resume_in_the_middle() {
     }
     let config = project("configs/demo-llama.yaml");
     let trace = folder.name("whole.jsonl");
-    let output = cascade(&["replay", "--trace", &trace, "--config", &config]);
-    assert!(
-        stdout(&output).contains("replayed from"),
-        "{}",
-        stdout(&output)
-    );
+    let said = run(&format!("replay --trace {trace} --config {config}"));
+    assert!(said.contains("replayed from"), "{said}");
 }
 
 const QUESTIONS: &str = r#"{"question_id": 7, "category": "writing", "turns": ["How many eggs?", "Are you sure?"]}
@@ -301,30 +244,21 @@ const ANSWERS: &str = r#"{"question_id": 7, "model_id": "tom", "choices": [{"tur
 {"question_id": 9, "model_id": "tom", "choices": [{"turns": ["Tom."], "new_tokens": [2]}]}
 "#;
 
-fn import(folder: &Folder, questions: &str, answers: &str, more: &[&str]) -> Output {
+/// The command that imports these answers.
+fn import(folder: &Folder, questions: &str, answers: &str, more: &str) -> String {
     let questions = folder.file("question.jsonl", questions);
     let answers = folder.file("answers.jsonl", answers);
-    let args = [
-        "trace",
-        "import",
-        "--format",
-        "spec-bench",
-        "--questions",
-        &questions,
-        "--answers",
-        &answers,
-        "--tokenizer",
-        "embedded:demo-llama",
-        "--output",
-    ];
     let name = folder.name("imported.jsonl");
-    cascade(&[&args[..], &[&name], more].concat())
+    format!(
+        "trace import --format spec-bench --questions {questions} --answers {answers} \
+         --tokenizer embedded:demo-llama --output {name} {more}"
+    )
 }
 
 #[test]
 fn imported_answers_are_replayed_without_their_target() {
     let folder = Folder::new();
-    let said = stdout(&import(&folder, QUESTIONS, ANSWERS, &["--dtype", "f16"]));
+    let said = run(&import(&folder, QUESTIONS, ANSWERS, "--dtype f16"));
     assert!(said.contains("3 records"), "{said}");
     let trace = objects(&folder.read("imported.jsonl"));
     assert_eq!(trace[0]["provenance"], "imported");
@@ -350,7 +284,7 @@ fn imported_answers_are_replayed_without_their_target() {
         "target: {model: org/nowhere}\ndrafters:\n  - prompt_lookup: {max_ngram: 2}\nk: {matrix: [[4]]}\ngeneration: {max_new_tokens: 1024}\n",
     );
     let path = folder.name("imported.jsonl");
-    let output = cascade(&["replay", "--trace", &path, "--config", &config]);
+    let output = output(&format!("replay --trace {path} --config {config}"));
     let (table, warnings) = (stdout(&output), String::from_utf8(output.stderr).unwrap());
     for part in [
         "replayed",
@@ -370,16 +304,12 @@ fn imported_answers_are_replayed_without_their_target() {
     // MT-bench has the categories of Spec-Bench's first 80 questions alone.
     let first = |lines: &str| lines.lines().next().unwrap().to_owned();
     let (questions, answers) = (first(QUESTIONS), first(ANSWERS));
-    stdout(&import(&folder, &questions, &answers, &["--force"]));
+    run(&import(&folder, &questions, &answers, "--force"));
     let trace = objects(&folder.read("imported.jsonl"));
     assert_eq!(trace[0]["dataset"], "mt-bench");
 
-    let again = import(&folder, QUESTIONS, ANSWERS, &[]);
-    assert!(
-        error(&again).contains("exists already"),
-        "{}",
-        error(&again)
-    );
+    let again = refused(&import(&folder, QUESTIONS, ANSWERS, ""));
+    assert!(again.contains("exists already"), "{again}");
 }
 
 #[test]
@@ -398,16 +328,11 @@ fn answers_that_fit_no_question_are_refused() {
         ),
         ("{}\n".into(), "answers.jsonl:1: not an answer"),
     ] {
-        let message = error(&import(&folder, QUESTIONS, &answers, &[]));
+        let message = refused(&import(&folder, QUESTIONS, &answers, ""));
         assert!(message.contains(expected), "{message}");
         assert!(!folder.path("imported.jsonl").exists());
     }
-    let message = error(&import(
-        &folder,
-        QUESTIONS,
-        ANSWERS,
-        &["--vocab-size", "20"],
-    ));
+    let message = refused(&import(&folder, QUESTIONS, ANSWERS, "--vocab-size 20"));
     assert!(
         message.contains("outside the vocabulary of 20"),
         "{message}"
@@ -419,7 +344,7 @@ fn describes_a_trace() {
     let trace = project("traces/demo-llama-problems.jsonl");
     let ended = std::fs::read_to_string(&trace).unwrap();
     let ended = format!("eos {}", ended.matches(r#""finish":"eos""#).count());
-    let text = stdout(&cascade(&["trace", "show", &trace]));
+    let text = run(&format!("trace show {trace}"));
     for part in [
         "demo-llama-target",
         "measured, f32",
@@ -430,7 +355,7 @@ fn describes_a_trace() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    let object = &objects(&stdout(&cascade(&["trace", "show", &trace, "--json"])))[0];
+    let object = &objects(&run(&format!("trace show {trace} --json")))[0];
     assert_eq!(
         (&object["records"], &object["header"]["template"]),
         (&json!(50), &json!("problem"))
@@ -475,11 +400,11 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
             "none.jsonl: No such file",
         ),
     ] {
-        let message = error(&cascade(&["replay", "--trace", trace, "--config", config]));
+        let message = refused(&format!("replay --trace {trace} --config {config}"));
         assert!(message.contains(expected), "{message}");
     }
     let output = folder.name("t.jsonl");
-    let message = error(&cascade(&["trace", "record", "--output", &output]));
+    let message = refused(&format!("trace record --output {output}"));
     assert!(message.contains("nothing to record"), "{message}");
 }
 
@@ -492,9 +417,9 @@ fn records_longer_than_the_configuration_are_cut_with_a_warning() {
         demo.replace("max_new_tokens: 160", "max_new_tokens: 20"),
     );
     let trace = project("traces/demo-t5-problems.jsonl");
-    let output = cascade(&[
-        "replay", "--trace", &trace, "--config", &short, "--limit", "2", "--json",
-    ]);
+    let output = output(&format!(
+        "replay --trace {trace} --config {short} --limit 2 --json"
+    ));
     let records = objects(&stdout(&output));
     assert_eq!(
         (&records[0]["num_tokens"], &records[0]["finish_reason"]),
@@ -519,21 +444,10 @@ fn replays_with_assumed_costs_compare_schedules() {
          generation: { max_new_tokens: 160 }\n",
     );
     let trace = project("traces/demo-t5-problems.jsonl");
-    let replay = |more: &[&str]| {
-        let args = ["replay", "--trace", &trace, "--config", &config];
-        cascade(&[&args[..], more].concat())
-    };
-    let costs = [
-        "--row-cost",
-        "0,0.1,3",
-        "--lengths",
-        "1,3,8",
-        "--oracle",
-        "--limit",
-        "20",
-    ];
-    let json = replay(&[&costs[..], &["--json"]].concat());
-    let report: Value = serde_json::from_str(&stdout(&json)).unwrap();
+    let replay = |more: &str| format!("replay --trace {trace} --config {config} {more}");
+    let costs = "--row-cost 0,0.1,3 --lengths 1,3,8 --oracle --limit 20";
+    let json = run(&replay(&format!("{costs} --json")));
+    let report: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&report["assumed"], &report["provenance"]),
         (&true.into(), &"measured".into())
@@ -566,30 +480,24 @@ fn replays_with_assumed_costs_compare_schedules() {
     // A row costs three forwards: fixed lengths lose, and next to nothing is drafted.
     let dear = (speedup(0, 2), speedup(3, 2));
     assert!(dear.0 > 0.9 && dear.1 < 0.3, "{dear:?}");
-    let text = stdout(&replay(&costs));
+    let text = run(&replay(costs));
     assert!(text.contains("an assumption, not a measurement"), "{text}");
     assert!(text.contains("best length in hindsight"), "{text}");
     // A stop rule stands beside the schedule, which may be the configuration's or another one.
-    let ruled = stdout(&replay(&[
-        "--stop-rule",
-        "length=1",
-        "--limit",
-        "2",
-        "--json",
-    ]));
+    let ruled = run(&replay("--stop-rule length=1 --limit 2 --json"));
     assert!(objects(&ruled).iter().all(|object| object.is_object()));
-    let message = error(&replay(&["--schedule", "static"]));
+    let message = refused(&replay("--schedule static"));
     assert!(message.contains("has no `k`"), "{message}");
     for (bad, says) in [
-        (&["--row-cost=-1"][..], "0 and above"),
-        (&["--row-cost", "nan"], "0 and above"),
-        (&["--lengths", "3"], "--row-cost"),
-        (&["--texts", "4"], "--row-cost"),
-        (&["--row-cost", "0.1", "--texts", "0"], "from 1 to"),
-        (&["--row-times", "4"], "rows and times above 0"),
-        (&["--stop-rule", "magic"], "there is no stop rule `magic`"),
+        ("--row-cost=-1", "0 and above"),
+        ("--row-cost nan", "0 and above"),
+        ("--lengths 3", "--row-cost"),
+        ("--texts 4", "--row-cost"),
+        ("--row-cost 0.1 --texts 0", "from 1 to"),
+        ("--row-times 4", "rows and times above 0"),
+        ("--stop-rule magic", "there is no stop rule `magic`"),
     ] {
-        assert!(error(&replay(bad)).contains(says), "{bad:?}");
+        assert!(refused(&replay(bad)).contains(says), "{bad}");
     }
 }
 
@@ -597,24 +505,24 @@ fn replays_with_assumed_costs_compare_schedules() {
 fn a_model_agrees_with_its_own_trace() {
     for family in ["t5", "llama"] {
         let trace = project(&format!("traces/demo-{family}-problems.jsonl"));
-        let score = |size: &str, more: &[&str]| {
-            let model = format!("embedded:demo-{family}-{size}");
-            let args = ["trace", "score", &trace, "-m", &model, "--limit", "4"];
-            let args = [&args[..], &["--device", "cpu", "--json"], more].concat();
-            objects(&stdout(&cascade(&args))).remove(0)
+        let score = |size: &str, more: &str| {
+            let scored = run(&format!(
+                "trace score {trace} -m embedded:demo-{family}-{size} --limit 4 --device cpu --json {more}"
+            ));
+            objects(&scored).remove(0)
         };
-        let target = score("target", &[]);
+        let target = score("target", "");
         assert_eq!(
             (&target["records"], &target["dtype"]),
             (&json!(4), &json!("f32"))
         );
         assert_eq!(target["agreement"], 1.0, "{family}");
         let perplexity = |scored: &Value| scored["perplexity"].as_f64().unwrap();
-        let drafter = score("small", &[]);
+        let drafter = score("small", "");
         assert!(perplexity(&target) >= 1.0 && perplexity(&drafter) >= 1.0);
         assert!(drafter["agreement"].as_f64() < Some(1.0));
         // Fewer bits predict nearly the same.
-        let rounded = perplexity(&score("target", &["--dtype", "q8_0"]));
+        let rounded = perplexity(&score("target", "--dtype q8_0"));
         let ratio = rounded / perplexity(&target);
         assert!(
             ratio != 1.0 && (ratio - 1.0).abs() < 0.05,
@@ -626,18 +534,15 @@ fn a_model_agrees_with_its_own_trace() {
 #[test]
 fn only_models_of_its_vocabulary_and_architecture_score_a_trace() {
     let trace = project("traces/demo-t5-problems.jsonl");
-    let score = |model: &str, more: &[&str]| {
-        let args = ["trace", "score", &trace, "--model", model];
-        error(&cascade(&[&args[..], more].concat()))
-    };
-    let other = score("embedded:demo-llama-small", &[]);
+    let score = |model: &str| refused(&format!("trace score {trace} --model embedded:{model}"));
+    let other = score("demo-llama-small");
     assert!(
         other.contains("another tokenizer") || other.contains("decoder-only"),
         "{other}"
     );
-    assert!(score("embedded:demo-t5-small", &["--dtype", "q9"]).contains("q9"));
-    assert!(score("embedded:demo-t5-small", &["--limit", "0"]).contains("0"));
-    let missing = error(&cascade(&["trace", "score", "none.jsonl", "-m", "x/y"]));
+    assert!(score("demo-t5-small --dtype q9").contains("q9"));
+    assert!(score("demo-t5-small --limit 0").contains("0"));
+    let missing = refused("trace score none.jsonl -m x/y");
     assert!(missing.contains("none.jsonl"), "{missing}");
 }
 
@@ -698,49 +603,36 @@ fn answers_in_a_chat_template_end_where_runs_end_them() {
     assert_eq!(answer["token_ids"], cut["output"]);
 }
 
-/// Samples with seeds and probabilities: recorded as `run` gives them, replayed with the same
-/// drafts, and refused where they cannot be used.
 /// Several texts at a time change nothing in the file but the seconds.
 #[test]
 fn batches_record_the_same_file() {
     let folder = Folder::new();
-    let few = ["--limit", "5", "--max-new-tokens", "20"];
-    let sampled = [
-        "--temperature",
-        "0.8",
-        "--seed",
-        "11",
-        "--top-probabilities",
-        "4",
-    ];
-    for (family, more) in [("llama", &sampled[..]), ("t5", &[])] {
-        let with = |batch: &str| {
+    let sampled = "--temperature 0.8 --seed 11 --top-probabilities 4";
+    for (family, more) in [("llama", sampled), ("t5", "")] {
+        let with = |batch: u8| {
             let name = format!("{family}-{batch}.jsonl");
-            let batch = ["--batch", batch];
-            stdout(&record(
-                &folder,
-                family,
-                &name,
-                &[&few[..], more, &batch].concat(),
-            ));
+            let more = format!("--limit 5 --max-new-tokens 20 {more} --batch {batch}");
+            run(&record(&folder, family, &name, &more));
             folder.read(&name)
         };
-        let alone = with("1");
+        let alone = with(1);
         assert_eq!(objects(&alone).len(), 6);
-        for batch in ["2", "5", "9"] {
+        for batch in [2, 5, 9] {
             assert_eq!(with(batch), alone, "{family} {batch}");
         }
     }
 }
 
+/// Samples with seeds and probabilities: recorded as `run` gives them, replayed with the same
+/// drafts, and refused where they cannot be used.
 #[test]
 fn samples_are_recorded_and_replayed() {
     let folder = Folder::new();
-    let sampling = ["--temperature", "0.8", "--top-p", "0.9", "--seed", "11"];
-    let few = ["--limit", "2", "--max-new-tokens", "40"];
-    let top = ["--top-probabilities", "12"];
-    let asked = [&sampling[..], &few, &top].concat();
-    stdout(&record(&folder, "llama", "sampled.jsonl", &asked));
+    let sampling = "--temperature 0.8 --top-p 0.9 --seed 11";
+    let few = "--limit 2 --max-new-tokens 40";
+    let record = |name: &str, more: &str| record(&folder, "llama", name, more);
+    let asked = format!("{sampling} {few} --top-probabilities 12");
+    run(&record("sampled.jsonl", &asked));
     let lines = objects(&folder.read("sampled.jsonl"));
     assert_eq!(lines[0]["sampling"]["seed"], 11);
     assert_eq!(lines[0]["sampling"]["top_p"], 0.9);
@@ -749,18 +641,12 @@ fn samples_are_recorded_and_replayed() {
         folder.file("k.yaml", demo_with_k("llama")),
         folder.name("sampled.jsonl"),
     );
-    let run = [
-        "run",
-        "--config",
-        &config,
-        "--dataset",
-        "problems",
-        "--json",
-    ];
-    let run = objects(&stdout(&cascade(&[&run[..], &sampling, &few].concat())));
-    let replay = ["replay", "--config", &config, "--trace", &trace, "--json"];
-    let replayed = objects(&stdout(&cascade(&replay)));
-    for ((record, run), replayed) in lines[1..].iter().zip(&run).zip(&replayed) {
+    let live = objects(&run(&format!(
+        "run --config {config} --dataset problems --json {sampling} {few}"
+    )));
+    let replay = |config: &str, trace: &str| format!("replay --config {config} --trace {trace}");
+    let replayed = objects(&run(&format!("{} --json", replay(&config, &trace))));
+    for ((record, run), replayed) in lines[1..].iter().zip(&live).zip(&replayed) {
         assert_eq!(record["output"], run["token_ids"]);
         assert_eq!(record["top"].as_array().unwrap().len(), run["num_tokens"]);
         for key in [
@@ -773,19 +659,12 @@ fn samples_are_recorded_and_replayed() {
         }
     }
 
-    let small = [
-        "trace",
-        "score",
-        &trace,
-        "-m",
-        "embedded:demo-llama-small",
-        "--json",
-    ];
-    let scored = objects(&stdout(&cascade(&small)));
+    let small = "-m embedded:demo-llama-small --json";
+    let scored = objects(&run(&format!("trace score {trace} {small}")));
     let of = |rule: &str, side: usize| scored[0]["acceptance"][rule][side].as_f64().unwrap();
     assert!(of("coupled", 0) <= of("coupled", 1) && of("coupled", 1) <= of("drawn", 1));
     assert!(of("coupled", 0) > 0.0 && of("drawn", 1) < 1.0);
-    let shown = stdout(&cascade(&["trace", "show", &trace]));
+    let shown = run(&format!("trace show {trace}"));
     assert!(
         shown.contains("sampled at temperature 0.8, top_p 0.9, seed 11"),
         "{shown}"
@@ -793,16 +672,9 @@ fn samples_are_recorded_and_replayed() {
 
     // Experiments replay samples as they were recorded.
     let out = folder.name("specdec");
-    let table = stdout(&cascade(&[
-        "reproduce",
-        "specdec",
-        "--trace",
-        &trace,
-        "--limit",
-        "2",
-        "--out",
-        &out,
-    ]));
+    let table = run(&format!(
+        "reproduce specdec --trace {trace} --limit 2 --out {out}"
+    ));
     for said in [
         "equals the recorded one",
         "Sampled: temperature 0.8, top-p 0.9",
@@ -818,29 +690,23 @@ fn samples_are_recorded_and_replayed() {
         "max_new_tokens: 160\n  temperature: 0.7",
     );
     let other = folder.file("other.yaml", other);
-    let said = error(&cascade(&["replay", "--config", &other, "--trace", &trace]));
+    let said = refused(&replay(&other, &trace));
     assert!(
         said.contains("temperature 0.8, top_p 0.9") && said.contains("temperature 0.7"),
         "{said}"
     );
     let shipped = project("traces/demo-llama-problems.jsonl");
-    let said = error(&cascade(&[
-        "replay", "--config", &other, "--trace", &shipped,
-    ]));
+    let said = refused(&replay(&other, &shipped));
     assert!(said.contains("greedy"), "{said}");
-    let said = error(&cascade(&["tune", "--config", &config, "--trace", &trace]));
+    let said = refused(&format!("tune --config {config} --trace {trace}"));
     assert!(said.contains("samples (temperature 0.8"), "{said}");
-    let drawn = [&sampling[..], &few, &["--rule", "iterated"]].concat();
-    let said = error(&record(&folder, "llama", "drawn.jsonl", &drawn));
+    let drawn = format!("{sampling} {few} --rule iterated");
+    let said = refused(&record("drawn.jsonl", &drawn));
     assert!(
         said.contains("iterated") && said.contains("coupled"),
         "{said}"
     );
-    let said = error(&record(
-        &folder,
-        "llama",
-        "greedy.jsonl",
-        &[&few[..], &top].concat(),
-    ));
+    let greedy = format!("{few} --top-probabilities 12");
+    let said = refused(&record("greedy.jsonl", &greedy));
     assert!(said.contains("--top-probabilities"), "{said}");
 }

@@ -6,21 +6,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, project, stdout};
+use crate::command::{refused, run};
+use crate::common::project;
 
-fn run(args: &str) -> String {
-    stdout(&cascade(&args.split_whitespace().collect::<Vec<_>>()))
-}
-
-fn refused(args: &str) -> String {
-    error(&cascade(&args.split_whitespace().collect::<Vec<_>>()))
-}
-
-fn config(folder: &Path, name: &str, classifier: &str) -> String {
+fn config(folder: &Path, name: &str, rule: &str) -> String {
     let path = folder.join(name);
     let text = format!(
         "target: {{ model: embedded:demo-t5-target }}\n\
-         drafters:\n  - model: embedded:demo-t5-small\n    stop_rule: {{ classifier: {classifier} }}\n\
+         drafters:\n  - model: embedded:demo-t5-small\n    stop_rule: {{ {rule} }}\n\
          k: {{ matrix: [[12]] }}\nprompt: problem\n"
     );
     fs::write(&path, text).unwrap();
@@ -34,67 +27,112 @@ fn history(folder: &Path) -> Vec<Value> {
         .collect()
 }
 
-#[test]
-fn a_recording_becomes_a_classifier_that_ends_drafts() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let demo = project("configs/demo-t5.yaml");
-    let trace = at("trace.jsonl");
-    run(&format!(
-        "trace record --config {demo} --dataset problems --limit 12 --max-new-tokens 24 -o {trace}"
-    ));
-    let train = |out: &str, more: &str| {
-        format!(
-            "train classifier --trace {trace} -d embedded:demo-t5-small --cost 0.2 --epochs 5 --patience 5 \
-             --units 4 --out {out} {more}"
-        )
-    };
-    let (whole, part) = (at("whole"), at("part"));
-    let text = run(&train(&whole, ""));
-    for part in [
-        "(replayed)",
-        "oracle",
-        "the best static length",
-        "Held out",
-        "F1",
-    ] {
-        assert!(text.contains(part), "`{part}` is missing in\n{text}");
-    }
-    // A killed training leaves its last checkpoint; here it is that of the end, and nothing is done
-    // again.
-    run(&train(&part, ""));
-    run(&train(&part, "--resume"));
-    let weights = |out: &str| fs::read(Path::new(out).join("classifier.safetensors")).unwrap();
-    assert_eq!(weights(&whole), weights(&part));
-    assert_eq!(history(Path::new(&whole)).len(), 5);
-    assert_eq!(history(Path::new(&whole)), history(Path::new(&part)));
-    assert!(refused(&train(&part, "")).contains("--resume goes on"));
-    assert!(refused(&train(&part, "--resume --seed 9")).contains("other examples or settings"));
+/// A recording, and what was trained of it: to the end, and again by a training that had nothing left
+/// to do.
+struct Trained {
+    folder: tempfile::TempDir,
+    trace: String,
+    /// The command, but for the folder that is written.
+    train: String,
+    whole: String,
+    part: String,
+}
 
-    let file = format!("{whole}/classifier.safetensors");
-    let steps = |classifier: &str| {
-        let config = config(folder.path(), "cascade.yaml", classifier);
+impl Trained {
+    /// Trains by `train KIND` with `settings`, which prints `says` and writes `files`.
+    fn new(kind: &str, settings: &str, says: &[&str], files: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let demo = project("configs/demo-t5.yaml");
+        let trace = at("trace.jsonl");
+        run(&format!(
+            "trace record --config {demo} --dataset problems --limit 12 --max-new-tokens 24 -o {trace}"
+        ));
+        let drafter = "-d embedded:demo-t5-small --cost 0.2";
+        let train = format!("train {kind} --trace {trace} {drafter} {settings} --out");
+        let (whole, part) = (at("whole"), at("part"));
+        let text = run(&format!("{train} {whole}"));
+        for part in says {
+            assert!(text.contains(part), "`{part}` is missing in\n{text}");
+        }
+        // A killed training leaves its last checkpoint; here it is that of the end, and nothing is
+        // done again.
+        run(&format!("{train} {part}"));
+        run(&format!("{train} {part} --resume"));
+        for file in files {
+            let read = |out: &str| fs::read(Path::new(out).join(file)).unwrap();
+            assert_eq!(read(&whole), read(&part), "{file}");
+        }
+        let again = refused(&format!("{train} {part}"));
+        assert!(again.contains("--resume goes on"), "{again}");
+        Self {
+            folder,
+            trace,
+            train,
+            whole,
+            part,
+        }
+    }
+
+    /// Neither other settings nor another family.
+    fn refuses_others(&self, kind: &str, setting: &str) {
+        let message = refused(&format!("{} {} --resume {setting}", self.train, self.part));
+        assert!(message.contains("other examples or settings"), "{message}");
+        let other = self.folder.path().join("other");
+        for (drafter, part) in [
+            ("embedded:demo-llama-small", "is decoder-only"),
+            (
+                &*project("tests/lookalikes/google/flan-t5-small"),
+                "another tokenizer",
+            ),
+        ] {
+            let message = refused(&format!(
+                "train {kind} --trace {} -d {drafter} --cost 0.2 --out {}",
+                self.trace,
+                other.display()
+            ));
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    /// Tokens that are drafted in each step where a stop rule ends drafts, which change no output.
+    fn steps(&self, rule: &str) -> Vec<u64> {
+        let config = config(self.folder.path(), "cascade.yaml", rule);
         let text = run(&format!(
             "run --config {config} --dataset problems --offset 20 --limit 1 --max-new-tokens 24 --compare --json"
         ));
         let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(record["equal_to_plain"], true, "{record}");
-        record["per_step_drafted"].as_array().unwrap().clone()
-    };
-    let always = steps(&format!("{{ file: {file}, threshold: 1 }}"));
-    let never = steps(&format!("{{ file: {file}, threshold: 0, longest: 12 }}"));
-    assert!(
-        always.iter().all(|drafted| drafted.as_u64() <= Some(1)),
-        "{always:?}"
-    );
-    assert!(
-        never.iter().any(|drafted| drafted.as_u64() == Some(12)),
-        "{never:?}"
-    );
+        let steps = record["per_step_drafted"].as_array().unwrap().iter();
+        steps.map(|step| step.as_u64().unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_recording_becomes_a_classifier_that_ends_drafts() {
+    let says = [
+        "(replayed)",
+        "oracle",
+        "the best static length",
+        "Held out",
+        "F1",
+    ];
+    let files = ["classifier.safetensors", "training.jsonl"];
+    let settings = "--epochs 5 --patience 5 --units 4";
+    let trained = Trained::new("classifier", settings, &says, &files);
+    assert_eq!(history(Path::new(&trained.whole)).len(), 5);
+    trained.refuses_others("classifier", "--seed 9");
+
+    let file = format!("{}/classifier.safetensors", trained.whole);
+    let steps = |more: &str| trained.steps(&format!("classifier: {{ file: {file}, {more} }}"));
+    let always = steps("threshold: 1");
+    assert!(always.iter().all(|&drafted| drafted <= 1), "{always:?}");
+    let never = steps("threshold: 0, longest: 12");
+    assert!(never.contains(&12), "{never:?}");
 
     for (classifier, part) in [
         (
-            format!("{{ file: {trace} }}"),
+            format!("{{ file: {} }}", trained.trace),
             "`cascade-lab train classifier` makes such files",
         ),
         (
@@ -108,110 +146,55 @@ fn a_recording_becomes_a_classifier_that_ends_drafts() {
         (format!("{{ file: {file}, longest: 0 }}"), "1 or more"),
         (format!("{{ file: {file}, colour: red }}"), "colour"),
     ] {
-        let config = config(folder.path(), "bad.yaml", &classifier);
+        let rule = format!("classifier: {classifier}");
+        let config = config(trained.folder.path(), "bad.yaml", &rule);
         let message = refused(&format!("run Hello --config {config}"));
         assert!(message.contains(part), "`{part}` is missing in {message}");
     }
-    let other = refused(&format!(
-        "train classifier --trace {trace} -d embedded:demo-llama-small --cost 0.2 --out {}",
-        at("other")
-    ));
-    assert!(other.contains("is decoder-only"), "{other}");
-    let other = refused(&format!(
-        "train classifier --trace {trace} -d {} --cost 0.2 --out {}",
-        project("tests/lookalikes/google/flan-t5-small"),
-        at("other")
-    ));
-    assert!(other.contains("another tokenizer"), "{other}");
 }
 
 #[test]
 fn a_recording_becomes_a_head_that_ends_drafts() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let demo = project("configs/demo-t5.yaml");
-    let trace = at("trace.jsonl");
-    run(&format!(
-        "trace record --config {demo} --dataset problems --limit 12 --max-new-tokens 24 -o {trace}"
-    ));
-    let train = |out: &str, more: &str| {
-        format!("train head --trace {trace} -d embedded:demo-t5-small --cost 0.2 --depth 1 --out {out} {more}")
-    };
-    let (whole, part) = (at("whole"), at("part"));
-    let text = run(&train(&whole, ""));
-    for part in [
+    let says = [
         "(replayed)",
         "oracle",
         "the best static length",
         "Held out",
         "calibration error",
-    ] {
-        assert!(text.contains(part), "`{part}` is missing in\n{text}");
-    }
-    run(&train(&part, ""));
-    run(&train(&part, "--resume"));
-    for file in ["model.safetensors", "config.json", "training.jsonl"] {
-        let read = |out: &str| fs::read(Path::new(out).join(file)).unwrap();
-        assert_eq!(read(&whole), read(&part), "{file}");
-    }
-    assert_eq!(history(Path::new(&whole)).len(), 3);
-    assert!(refused(&train(&part, "")).contains("--resume goes on"));
-    assert!(
-        refused(&train(&part, "--resume --reject-weight 3")).contains("other examples or settings")
-    );
+    ];
+    let files = ["model.safetensors", "config.json", "training.jsonl"];
+    let trained = Trained::new("head", "--depth 1", &says, &files);
+    let Trained {
+        trace,
+        train,
+        part,
+        whole,
+        ..
+    } = &trained;
+    assert_eq!(history(Path::new(whole)).len(), 3);
+    trained.refuses_others("head", "--reject-weight 3");
     // What is read is not replaced, whatever was written there before.
-    let read = Path::new(&part).join("training.jsonl");
-    fs::copy(&trace, &read).unwrap();
+    let read = Path::new(part).join("training.jsonl");
+    fs::copy(trace, &read).unwrap();
     let message = refused(&format!(
         "train head --trace {} -d embedded:demo-t5-small --cost 0.2 --out {part} --resume",
         read.display()
     ));
     assert!(message.contains("input"), "{message}");
-    assert_eq!(fs::read(&read).unwrap(), fs::read(&trace).unwrap());
+    assert_eq!(fs::read(&read).unwrap(), fs::read(trace).unwrap());
     // The target's probabilities are another lesson than its recorded tokens.
-    let sampled = at("sampled");
-    run(&train(
-        &sampled,
-        "--target embedded:demo-t5-target --limit 11",
+    let sampled = trained.folder.path().join("sampled").display().to_string();
+    run(&format!(
+        "{train} {sampled} --target embedded:demo-t5-target --limit 11"
     ));
     let weights = |out: &str| fs::read(Path::new(out).join("model.safetensors")).unwrap();
-    assert_ne!(weights(&whole), weights(&sampled));
+    assert_ne!(weights(whole), weights(&sampled));
 
-    let steps = |settings: &str| {
-        let path = folder.path().join("cascade.yaml");
-        let text = format!(
-            "target: {{ model: embedded:demo-t5-target }}\n\
-             drafters:\n  - model: embedded:demo-t5-small\n    stop_rule: {{ head: {{ folder: {whole}, {settings} }} }}\n\
-             k: {{ matrix: [[12]] }}\nprompt: t5-gsm8k\n"
-        );
-        fs::write(&path, text).unwrap();
-        let text = run(&format!(
-            "run --config {} --dataset problems --offset 20 --limit 1 --max-new-tokens 24 --compare --json",
-            path.display()
-        ));
-        let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        assert_eq!(record["equal_to_plain"], true, "{record}");
-        let steps = record["per_step_drafted"].as_array().unwrap().clone();
-        steps
-            .iter()
-            .map(|step| step.as_u64().unwrap())
-            .collect::<Vec<_>>()
-    };
+    let steps = |more: &str| trained.steps(&format!("head: {{ folder: {whole}, {more} }}"));
     let always = steps("threshold: 0");
     assert!(always.iter().all(|&drafted| drafted <= 2), "{always:?}");
     let never = steps("threshold: 1, longest: 12");
     assert!(never.contains(&12), "{never:?}");
-    let other = refused(&format!(
-        "train head --trace {trace} -d embedded:demo-llama-small --cost 0.2 --out {}",
-        at("other")
-    ));
-    assert!(other.contains("is decoder-only"), "{other}");
-    let other = refused(&format!(
-        "train head --trace {trace} -d {} --cost 0.2 --out {}",
-        project("tests/lookalikes/google/flan-t5-small"),
-        at("other")
-    ));
-    assert!(other.contains("another tokenizer"), "{other}");
 }
 
 #[test]

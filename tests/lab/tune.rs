@@ -1,9 +1,8 @@
 //! `cascade-lab tune` on the shipped traces.
 
-use std::process::{Command, Output};
-
 use serde_json::Value;
 
+use crate::command::{refused, run};
 use crate::common::project;
 
 /// The configuration of a demo family with a K matrix, so that what is drafted does not depend on
@@ -17,48 +16,22 @@ pub(crate) fn demo_with_k(family: &str) -> String {
 }
 
 /// Tunes the demo's configuration with a K matrix.
-fn tune_demo(args: &[&str]) -> Output {
+fn tune_demo(more: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("k.yaml");
     std::fs::write(&config, demo_with_k("t5")).unwrap();
-    let config = config.display().to_string();
-    tune(
-        "demo-t5-problems.jsonl",
-        &[args, &["--config", &config]].concat(),
-    )
+    let given = format!("--costs 11300,220,60 --json --config {}", config.display());
+    serde_json::from_str(&run(&tune("t5", &format!("{more} {given}")))).unwrap()
 }
 
-fn tune(trace: &str, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade-lab"))
-        .arg("tune")
-        .arg("--trace")
-        .arg(project(&format!("traces/{trace}")))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn error(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(2));
-    String::from_utf8(output.stderr.clone()).unwrap()
+fn tune(family: &str, more: &str) -> String {
+    let trace = project(&format!("traces/demo-{family}-problems.jsonl"));
+    format!("tune --trace {trace} {more}")
 }
 
 #[test]
 fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
-    let output = tune_demo(&[
-        "--limit",
-        "4",
-        "--starts",
-        "2",
-        "--check",
-        "1",
-        "--costs",
-        "11300,220,60",
-        "--json",
-    ]);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{message}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = tune_demo("--limit 4 --starts 2 --check 1");
     let best = &report["frontier"][0];
     // On the half that was searched on.
     let predicted = best["predicted"]["swi"].as_f64().unwrap();
@@ -87,24 +60,12 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
 /// Rows cost so much that whoever counts forwards is deceived.
 #[test]
 fn rows_are_priced_and_the_result_is_that_of_other_texts() {
-    let args = [
-        "--limit",
-        "40",
-        "--starts",
-        "1",
-        "--check",
-        "1",
-        "--costs",
-        "11300,220,60",
-        "--json",
-    ];
-    let with = |row_cost: &str| -> Value {
-        let output = tune_demo(&[&args[..], &["--row-cost", row_cost]].concat());
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{message}");
-        serde_json::from_slice(&output.stdout).unwrap()
+    let with = |row_cost: u8| {
+        tune_demo(&format!(
+            "--limit 40 --starts 1 --check 1 --row-cost {row_cost}"
+        ))
     };
-    let (cheap, dear) = (with("0"), with("5"));
+    let (cheap, dear) = (with(0), with(5));
     for report in [&cheap, &dear] {
         assert_eq!(
             (&report["training_records"], &report["held_out_records"]),
@@ -143,12 +104,7 @@ fn rows_are_priced_and_the_result_is_that_of_other_texts() {
 
 #[test]
 fn invalid_costs_are_refused() {
-    let costs = |text| {
-        error(&tune(
-            "demo-t5-problems.jsonl",
-            &["--limit", "1", "--costs", text],
-        ))
-    };
+    let costs = |text| refused(&tune("t5", &format!("--limit 1 --costs {text}")));
     assert!(costs("1,2").contains("2 numbers for 3 neural models"));
     assert!(costs("1,-2,3").contains("above 0"));
     assert!(costs("cheap").contains("measured"));
@@ -156,7 +112,7 @@ fn invalid_costs_are_refused() {
 
 #[test]
 fn a_trace_of_another_architecture_is_refused() {
-    let message = error(&tune("demo-llama-problems.jsonl", &["--limit", "1"]));
+    let message = refused(&tune("llama", "--limit 1"));
     assert!(
         message.contains("demo-t5-base is encoder-decoder, and the target of"),
         "{message}"

@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use cascade_bigram::corpus::{self, Corpus, Input, Options, Skip};
+use cascade_bigram::corpus::{Corpus, Options, Skip};
+use cascade_bigram::Result;
 
 fn main() {
     let mut files: Vec<_> = std::env::args().skip(1).collect();
@@ -26,8 +27,8 @@ fn main() {
     }
 }
 
-fn print_texts(file: &str) -> corpus::Result<()> {
-    for document in Corpus::open([Input::new(file)], Options::default())? {
+fn print_texts(file: &str) -> Result<()> {
+    for document in Corpus::open([file], Options::default())? {
         let document = document?;
         let (offset, source) = (document.offset, document.text.clone());
         println!(
@@ -38,8 +39,8 @@ fn print_texts(file: &str) -> corpus::Result<()> {
     Ok(())
 }
 
-fn print_figures(file: &str) -> corpus::Result<()> {
-    let corpus = Corpus::open([Input::new(file)], Options::default())?;
+fn print_figures(file: &str) -> Result<()> {
+    let corpus = Corpus::open([file], Options::default())?;
     let progress = corpus.progress();
     let (mut source, mut bytes, mut characters) = (0, 0, 0);
     let mut stripping = Duration::ZERO;

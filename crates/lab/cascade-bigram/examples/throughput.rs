@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cascade_bigram::corpus::{self, Corpus, Input, Options};
+use cascade_bigram::corpus::{Corpus, Options};
 use cascade_bigram::{build, Job, Memory, Status};
 use cascade_core::Fingerprint;
 use cascade_ngram::NgramLimits;
@@ -88,10 +88,8 @@ fn main() -> Anything<()> {
 }
 
 fn texts(inputs: &[PathBuf]) -> Anything<Vec<String>> {
-    let corpus = Corpus::open(inputs.iter().map(Input::new), Options::default())?;
-    let texts: corpus::Result<Vec<String>> =
-        corpus.map(|document| Ok(document?.into_text())).collect();
-    Ok(texts?)
+    let corpus = Corpus::open(inputs, Options::default())?;
+    corpus.map(|document| Ok(document?.into_text())).collect()
 }
 
 fn count(

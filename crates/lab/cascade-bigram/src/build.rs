@@ -15,7 +15,7 @@ use crossbeam_channel::{bounded, unbounded};
 use sha2::{Digest, Sha256};
 
 use crate::checkpoint::Checkpoint;
-use crate::corpus::{Corpus, Input, Options, RawDocument};
+use crate::corpus::{Corpus, Options, RawDocument};
 use crate::grams::Gram;
 use crate::job::{Job, Summary};
 use crate::output;
@@ -199,8 +199,7 @@ fn open(job: &Job<'_>, inputs: &[&Path]) -> Result<Corpus> {
         limit_pages: job.limit_pages,
         threads: job.threads,
     };
-    let inputs = inputs.iter().map(|path| Input::new(*path));
-    Ok(Corpus::open(inputs, options)?)
+    Corpus::open(inputs.iter().copied(), options)
 }
 
 enum Message {

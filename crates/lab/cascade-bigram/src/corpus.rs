@@ -5,12 +5,12 @@
 //! the thread that calls it.
 //!
 //! ```
-//! use cascade_bigram::corpus::{Corpus, Input, Options};
+//! use cascade_bigram::corpus::{Corpus, Options};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let file = std::env::temp_dir().join("cascade-corpus-example.txt");
 //! # std::fs::write(&file, "A document.\n\nAnother one.")?;
-//! let corpus = Corpus::open([Input::new(&file)], Options::default())?;
+//! let corpus = Corpus::open([&file], Options::default())?;
 //! let progress = corpus.progress();
 //! for document in corpus {
 //!     println!("{}", document?.into_text());
@@ -30,7 +30,6 @@
 
 mod bz2;
 mod document;
-mod error;
 mod files;
 mod jsonl;
 mod lines;
@@ -42,10 +41,8 @@ pub mod wikitext;
 mod xml;
 
 pub use document::RawDocument;
-pub use error::{Error, Result};
-pub use files::{Corpus, Input, Options};
+pub use files::{Corpus, Options};
 pub use progress::{BadPage, Progress, Skip};
-pub use site::Site;
 
 use std::io::{self, Read};
 

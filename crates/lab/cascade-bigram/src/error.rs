@@ -26,6 +26,10 @@ pub struct Error {
 pub enum ErrorKind {
     /// Text that cannot be read, or holds no document.
     Input,
+    /// A line of JSONL without a text: the lines after it are read.
+    Line,
+    /// Bytes that are not text.
+    NotText,
     /// The tokenizer refuses a document, or gives tokens that it does not have.
     Tokenizer,
     /// The table cannot be made or written.
@@ -48,6 +52,28 @@ impl Error {
             kind,
             message,
             source: None,
+        }
+    }
+
+    /// An input that cannot be read.
+    pub(crate) fn input(message: String) -> Self {
+        Self::new(ErrorKind::Input, message)
+    }
+
+    /// An input that cannot be opened.
+    pub(crate) fn open(file: &str) -> impl Fn(io::Error) -> Self + '_ {
+        move |source| {
+            let cure = "check the path and its permissions";
+            Self::input(format!("cannot open {file}: {source}; {cure}"))
+        }
+    }
+
+    /// An input that cannot be read on from a byte: our error if an inner reader wrapped one in
+    /// [`io::Error`], otherwise the operating system's.
+    pub(crate) fn read_at(file: &str, offset: u64, error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(ours) => ours,
+            Err(source) => Self::input(format!("cannot read {file} at byte {offset}: {source}")),
         }
     }
 
@@ -82,24 +108,14 @@ impl Error {
         let message = "a thread that counts has panicked; its message is printed above";
         Self::new(ErrorKind::Panicked, message.to_owned())
     }
-
-    fn of(kind: ErrorKind, source: BoxError) -> Self {
-        Self {
-            kind,
-            message: source.to_string(),
-            source: Some(source),
-        }
-    }
-}
-
-impl From<crate::corpus::Error> for Error {
-    fn from(error: crate::corpus::Error) -> Self {
-        Self::of(ErrorKind::Input, Box::new(error))
-    }
 }
 
 impl From<cascade_ngram::Error> for Error {
     fn from(error: cascade_ngram::Error) -> Self {
-        Self::of(ErrorKind::Table, Box::new(error))
+        Self {
+            kind: ErrorKind::Table,
+            message: error.to_string(),
+            source: Some(Box::new(error)),
+        }
     }
 }

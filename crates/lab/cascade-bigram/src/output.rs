@@ -1,22 +1,19 @@
 //! Output files: checks, and replacement as a whole.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use cascade_core::fs::{AtomicFile, Output};
+use cascade_core::fs::Output;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Begins an output, in a folder on the same file system.
-pub(crate) fn begin(folder: &Path, output: &Output) -> Result<AtomicFile> {
-    output.begin_in(folder).map_err(Error::write(output.path()))
-}
-
-/// Writes an output by way of a temporary file in `folder`.
+/// Writes an output by way of a temporary file in `folder`, on the same file system.
 pub(crate) fn write(folder: &Path, output: &Output, content: &[u8]) -> Result<()> {
-    let file = begin(folder, output)?;
-    std::io::Write::write_all(&mut file.file(), content)
-        .and_then(|()| file.commit())
-        .map_err(Error::write(output.path()))
+    let written = output.begin_in(folder).and_then(|file| {
+        file.file().write_all(content)?;
+        file.commit()
+    });
+    written.map_err(Error::write(output.path()))
 }
 
 /// Replaces one of our own files by way of a temporary one in `folder`.

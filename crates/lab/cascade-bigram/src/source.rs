@@ -4,9 +4,14 @@ use std::path::Path;
 
 use cascade_ngram::Source;
 
+/// Whether an input is standard input, and not the path of a file.
+pub(crate) fn is_stdin(input: &Path) -> bool {
+    input == Path::new("-")
+}
+
 /// Describes an input: `-` is standard input, anything else a file.
 pub fn describe(path: &Path) -> Source {
-    if path == Path::new("-") {
+    if is_stdin(path) {
         return Source {
             name: "standard input".to_owned(),
             bytes: None,
@@ -24,7 +29,7 @@ pub fn describe(path: &Path) -> Source {
 }
 
 /// The last part of a path.
-pub(crate) fn file_name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     match path.file_name() {
         Some(name) => name.to_string_lossy().into_owned(),
         None => path.display().to_string(),

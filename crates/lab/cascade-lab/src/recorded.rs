@@ -1,31 +1,14 @@
-//! What a trace says of models: which are of the recorded target's kind, and what they cost.
+//! What forwards of a recorded target and of drafters cost.
 
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{bail, Result};
 use cascade_config::{Config, CostFile, Drafter};
 use cascade_engine::RowTimes;
-use cascade_models::LoadedModel;
 use cascade_traces::trace::Trace;
 use cascade_traces::tune::Times;
 
 use crate::{costs, terminal};
-
-/// Refuses a model that the outputs of a trace say nothing about: of another vocabulary or another
-/// architecture than the recorded target. `flag` is what named it.
-pub(crate) fn refuse_another_kind(flag: &str, model: &LoadedModel, trace: &Trace) -> Result<()> {
-    let (name, label) = (&model.name, &trace.label);
-    ensure!(
-        model.tokenizer.fingerprint() == trace.header.tokenizer(),
-        "{flag} {name} has another tokenizer than the target of {label}: give a model of its family"
-    );
-    let (found, needed) = (model.info().architecture, trace.header.architecture);
-    ensure!(
-        found == needed,
-        "{flag} {name} is {found}, and the target of {label} {needed}: give a model of its family"
-    );
-    Ok(())
-}
 
 /// The file with the costs of a model, and its name.
 ///

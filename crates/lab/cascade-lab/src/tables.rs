@@ -7,8 +7,6 @@ mod counting;
 mod fit;
 mod progress;
 mod text;
-mod traces;
-mod tree;
 
 use anyhow::Result;
 

@@ -13,9 +13,9 @@ use cascade_config::trained::{ClassifierFile, ClassifierSettings};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
 use cascade_models::{DType, HubOptions, LoadedModel};
 use cascade_reproduce::report::Evidence;
-use cascade_traces::trace::Trace;
+use cascade_traces::trace::{check_family, Trace};
 use cascade_traces::train::{
-    examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
+    baselines, examples, Choice, Output, Plan, Quality, Settings, Split, Training,
 };
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -28,7 +28,6 @@ use self::report::Found;
 use crate::exit::ExitCode;
 use crate::job::say_notes;
 use crate::progress::Progress;
-use crate::recorded::refuse_another_kind;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrainCommand {
@@ -85,11 +84,11 @@ pub(crate) struct ClassifierArgs {
     units: usize,
 
     /// Epochs at most.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().epochs)]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().plan.epochs)]
     epochs: usize,
 
     /// Learning rate of the first step.
-    #[arg(long, value_name = "RATE", default_value_t = Settings::default().learning_rate, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value_t = Settings::default().plan.learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
 
     /// Weight of rejected tokens in the loss; that of accepted ones is 1.
@@ -97,7 +96,7 @@ pub(crate) struct ClassifierArgs {
     reject_weight: f64,
 
     /// Epochs without progress after which training stops.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().patience)]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().plan.patience)]
     patience: usize,
 
     /// Seed of the split, of the first weights and of the order of examples.
@@ -138,14 +137,17 @@ impl ClassifierArgs {
     }
 
     fn settings(&self) -> Settings {
+        let usual = Settings::default();
         Settings {
             units: self.units,
-            epochs: self.epochs,
-            learning_rate: self.learning_rate,
             reject_weight: self.reject_weight,
-            patience: self.patience,
-            seed: self.seed,
-            ..Settings::default()
+            plan: Plan {
+                epochs: self.epochs,
+                learning_rate: self.learning_rate,
+                patience: self.patience,
+                seed: self.seed,
+                ..usual.plan
+            },
         }
     }
 
@@ -155,7 +157,7 @@ impl ClassifierArgs {
         let pool = ModelPool::new(DeviceSpec::default(), &options);
         let model = model(&pool, &self.drafter, self.dtype).context("--drafter")?;
         say_notes(&pool.notes());
-        refuse_another_kind("--drafter", &model, trace)?;
+        check_family("--drafter", &model, trace)?;
         let mut session = model.session();
         let mut progress = Progress::new(trace.records.len(), "outputs");
         let mut outputs = Vec::with_capacity(trace.records.len());
@@ -175,10 +177,9 @@ impl ClassifierArgs {
     ) -> Result<()> {
         let weights = training.weights()?;
         let choice = Choice::best(&weights, &split.choice, self.cost)?;
-        let on_choice = static_lengths(&split.choice, self.cost)?;
-        let fixed = static_lengths(&split.held_out, self.cost)?;
+        let (on_choice, _) = baselines(&split.choice, self.cost)?;
+        let (fixed, oracle) = baselines(&split.held_out, self.cost)?;
         let predicted = choice.predicted(&weights, &split.held_out, self.cost)?;
-        let oracle = Prediction::oracle(&split.held_out, self.cost)?;
         let found = Found {
             what: "classifier",
             drafter,
@@ -193,7 +194,7 @@ impl ClassifierArgs {
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: Quality::of(&weights, &split.held_out),
-            rows: Found::rows(&on_choice, &fixed, ("classifier", predicted), oracle),
+            rows: Found::rows(&on_choice, (&fixed, oracle), ("classifier", predicted)),
         };
         let settings = ClassifierSettings::new(drafter, choice.threshold, choice.longest);
         let file = ClassifierFile {

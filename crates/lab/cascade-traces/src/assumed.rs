@@ -11,10 +11,10 @@ use cascade_config::{Assembled, Assembly, Config, ModelPool, ScheduleConfig, Tar
 use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
+use crate::ratio::ByRecord;
 use crate::trace::{recorded_target, replay, Oracle, OracleText, Provenance, Record, Trace};
 use crate::tune::Times;
-use crate::{error, Result};
-use cascade_eval::Bootstrap;
+use crate::{Error, Result};
 
 /// Seconds of a forward of one row of the target; only ratios are reported.
 const FORWARD: f64 = 1e-3;
@@ -84,7 +84,7 @@ pub struct AssumedOutcome {
     /// Texts at a time.
     pub texts: usize,
     /// Tokens, and times in forwards of one row of the target, of each record.
-    records: Vec<(f64, f64)>,
+    records: ByRecord,
     forwards: usize,
     drafted: usize,
 }
@@ -92,21 +92,12 @@ pub struct AssumedOutcome {
 impl AssumedOutcome {
     /// Tokens per time of a forward of one row: plain decoding of one text has 1.
     pub fn speedup(&self) -> f64 {
-        Self::ratio(&self.records)
-    }
-
-    fn ratio<'r>(records: impl IntoIterator<Item = &'r (f64, f64)>) -> f64 {
-        let sum = |sum: (f64, f64), record: &(f64, f64)| (sum.0 + record.0, sum.1 + record.1);
-        let (tokens, time) = records.into_iter().fold((0.0, 0.0), sum);
-        tokens / time
+        self.records.ratio()
     }
 
     /// Its 95% interval, by resampling records.
     pub fn interval(&self) -> Option<(f64, f64)> {
-        let records = &self.records;
-        Bootstrap::default().interval(records.len(), |chosen| {
-            Self::ratio(chosen.iter().map(|&at| &records[at]))
-        })
+        self.records.interval(|tokens, time| tokens / time)
     }
 
     /// Tokens per forward of the target.
@@ -121,13 +112,13 @@ impl AssumedOutcome {
 
     /// Adds those of another text of the same replay.
     fn add(&mut self, other: Self) {
-        self.records.extend(other.records);
+        self.records.0.extend(other.records.0);
         self.forwards += other.forwards;
         self.drafted += other.drafted;
     }
 
     fn tokens(&self) -> f64 {
-        self.records.iter().map(|record| record.0).sum()
+        self.records.sums().0
     }
 }
 
@@ -280,7 +271,7 @@ impl AssumedReplays<'_> {
             name: costs.name.clone(),
             row_cost: costs.row_cost,
             texts: texts.get(),
-            records: Vec::new(),
+            records: ByRecord::default(),
             forwards: 0,
             drafted: 0,
         };
@@ -345,7 +336,10 @@ impl AssumedReplays<'_> {
             let before = clock.now();
             let generation = replay(&mut cascade, record, &options)?;
             let time = clock.now().saturating_sub(before).as_secs_f64() / one;
-            outcome.records.push((generation.tokens.len() as f64, time));
+            outcome
+                .records
+                .0
+                .push((generation.tokens.len() as f64, time));
             outcome.forwards += generation.steps.len();
             outcome.drafted += generation.num_draft_tokens();
         }

@@ -15,6 +15,7 @@
 mod assumed;
 pub mod error;
 pub mod ngram;
+mod ratio;
 mod step_bench;
 mod swi;
 pub mod trace;

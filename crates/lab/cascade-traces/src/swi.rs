@@ -67,18 +67,9 @@ impl CostTable {
         name: impl Into<String>,
         costs: impl IntoIterator<Item = (S, f64)>,
     ) -> Result<Self, CostError> {
-        let table = Self {
-            name: name.into(),
-            costs: costs
-                .into_iter()
-                .map(|(model, cost)| (model.into(), cost))
-                .collect(),
-        };
-        match table
-            .costs
-            .iter()
-            .find(|(_, &cost)| !(cost > 0.0 && cost.is_finite()))
-        {
+        let table = Self::unchecked(name, costs);
+        let wrong = |(_, &cost): &(&String, &f64)| !(cost > 0.0 && cost.is_finite());
+        match table.costs.iter().find(wrong) {
             None => Ok(table),
             Some((model, &cost)) => Err(CostError::NotPositive {
                 model: model.clone(),
@@ -88,35 +79,30 @@ impl CostTable {
         }
     }
 
+    fn unchecked<S: Into<String>>(
+        name: impl Into<String>,
+        costs: impl IntoIterator<Item = (S, f64)>,
+    ) -> Self {
+        let costs = costs.into_iter().map(|(model, cost)| (model.into(), cost));
+        Self {
+            name: name.into(),
+            costs: costs.collect(),
+        }
+    }
+
     /// The paper's *Speedup (MS)*: FLAN-T5-XXL 11300, base 220, small 60 (millions of parameters).
     pub fn model_size() -> Self {
-        Self::constant(
-            "model-size",
-            &[("target", 11300.0), ("base", 220.0), ("small", 60.0)],
-        )
+        let millions = [("target", 11300.0), ("base", 220.0), ("small", 60.0)];
+        Self::unchecked("model-size", millions)
     }
 
     /// The paper's *Speedup (PW)*, from Leviathan et al.: XXL 1, large 0.11, base 0.04, small 0.02.
     pub fn previous_work() -> Self {
-        Self::constant(
+        let drafters = [("large", 0.11), ("base", 0.04), ("small", 0.02)];
+        Self::unchecked(
             "previous-work",
-            &[
-                ("target", 1.0),
-                ("large", 0.11),
-                ("base", 0.04),
-                ("small", 0.02),
-            ],
+            [("target", 1.0)].into_iter().chain(drafters),
         )
-    }
-
-    fn constant(name: &str, costs: &[(&str, f64)]) -> Self {
-        Self {
-            name: name.to_owned(),
-            costs: costs
-                .iter()
-                .map(|&(model, cost)| (model.to_owned(), cost))
-                .collect(),
-        }
     }
 
     /// A table of parameter counts of the models.

@@ -1,9 +1,8 @@
 //! Search for K matrix and lenience by predicted time.
 //!
-//! The drafters' outputs along the target's own texts are recorded once ([`Recording`]). Running
-//! the engine on the recordings then predicts whether a cascade's drafts would be accepted and what
-//! they would cost ([`Recordings::predict`]), so thousands of settings can be tried without running
-//! a model again ([`search`]). Time is that of the forwards by their rows ([`Times`]): a forward
+//! The drafters' outputs along the target's own texts are recorded once. Running the engine on the
+//! recordings then predicts whether a cascade's drafts would be accepted and what they would cost,
+//! so thousands of settings can be tried without running a model again. Time is that of the forwards by their rows ([`Times`]): a forward
 //! that checks ten tokens takes longer than one that checks none, which the standardized walltime
 //! improvement (SWI) of the papers leaves out.
 //!
@@ -18,11 +17,8 @@ mod simulate;
 mod times;
 mod tuner;
 
-pub use halves::halves;
-pub use held_out::Outcome;
-
-pub use recording::{Recorded, Recording};
-pub use search::{best_alone, search, Candidate, Space};
-pub use simulate::{Prediction, Recordings, Setting};
+pub use held_out::{Compared, Outcome};
+pub use search::{Candidate, Space};
+pub use simulate::{Prediction, Setting};
 pub use times::Times;
-pub use tuner::{Compared, Found, Tuned, Tuner};
+pub use tuner::{Found, Tuned, Tuner};

@@ -8,7 +8,7 @@ use cascade_config::{Assembly, Config, Drafter, ModelPool, PromptTemplate};
 use cascade_core::TokenId;
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_eval::problems::{Kind, Split};
-use cascade_eval::{Bootstrap, Dataset, Ending, Endings, Marks, ProblemSet, Sample, Selection};
+use cascade_eval::{Dataset, Ending, Endings, Marks, ProblemSet, Sample, Selection};
 use cascade_models::{LoadedModel, Participant, Workers};
 use serde::{Serialize, Serializer};
 use statrs::distribution::{Beta, ContinuousCDF};
@@ -274,7 +274,7 @@ impl SetReport {
                 "drafter": name,
                 "drafts": found.drafted(),
                 "first_token_accepted": found.share(),
-                "interval": found.interval(Bootstrap::default()),
+                "interval": found.interval(),
             })
         });
         let answers = self.marks.answers;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use cascade_bigram::corpus::{self, Corpus, Input, Options};
+use cascade_bigram::corpus::{self, Corpus, Options};
 use cascade_chat::{ChatFile, Message, ModelChat, Role};
 use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
@@ -214,10 +214,7 @@ pub(crate) fn templates(path: &Path) -> Outcome {
 /// Documents are stripped of their markup, and there is no more text than was read.
 pub(crate) fn corpus(path: &Path) -> Outcome {
     let mut first = None;
-    for document in said(Corpus::open(
-        [Input::File(path.to_owned())],
-        Options::default(),
-    ))? {
+    for document in said(Corpus::open([path], Options::default()))? {
         match document {
             Ok(document) => drop(document.into_text()),
             Err(error) => first = first.or(Some(error.to_string())),

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Message, Report};
 use crate::checkpoint::{Checkpoint, Manifest};
-use crate::corpus::{self, Corpus, RawDocument};
+use crate::corpus::{Corpus, RawDocument};
 use crate::job::{Job, Summary};
 use crate::sentences::Sentences;
 use crate::{Error, ErrorKind, Result};
@@ -70,11 +70,11 @@ impl Reader<'_> {
                     self.digest.update(document.text.as_bytes());
                     return Ok(Some(document));
                 }
-                Err(error @ corpus::Error::Json { .. }) => {
+                Err(error) if error.kind() == ErrorKind::Line => {
                     self.summary.bad_lines += 1;
                     self.summary.bad_line.get_or_insert(error.to_string());
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Ok(None)

@@ -19,7 +19,7 @@ pub struct RawDocument {
     /// files the row.
     pub offset: u64,
     /// The wiki of a text in wikitext; `None` for plain text.
-    pub site: Option<Arc<Site>>,
+    pub(crate) site: Option<Arc<Site>>,
 }
 
 impl RawDocument {
@@ -33,7 +33,6 @@ impl RawDocument {
     }
 
     /// The plain text. Plain text is moved; wikitext is stripped, in linear time.
-    #[must_use]
     pub fn into_text(self) -> String {
         match self.site {
             Some(site) => wikitext::strip_with(&self.text, &site),

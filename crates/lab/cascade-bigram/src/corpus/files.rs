@@ -12,68 +12,14 @@ use cascade_core::fs::Inflation;
 
 use crate::corpus::bz2::{is_bzip2, Bz2Reader};
 use crate::corpus::document::RawDocument;
-use crate::corpus::error::{Error, Result};
 use crate::corpus::jsonl::JsonlReader;
 use crate::corpus::parquet::ParquetReader;
 use crate::corpus::plain::PlainReader;
 use crate::corpus::progress::{Progress, Skip};
 use crate::corpus::read_once;
 use crate::corpus::xml::XmlReader;
-
-/// Where documents come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// A file.
-    File(PathBuf),
-    /// Standard input.
-    Stdin,
-}
-
-impl Input {
-    /// The input that a user names on a command line: `-` is standard input, anything else the path
-    /// of a file.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        if path == Path::new("-") {
-            Self::Stdin
-        } else {
-            Self::File(path)
-        }
-    }
-
-    /// What to call it in messages.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Stdin => "standard input".to_string(),
-        }
-    }
-
-    /// Size in bytes as it is on the disk; `None` for a stream.
-    fn check(&self) -> Result<Option<u64>> {
-        let Self::File(path) = self else {
-            return Ok(None);
-        };
-        let file = self.name();
-        let metadata = fs::metadata(path).map_err(|source| Error::Open {
-            file: file.clone(),
-            source,
-        })?;
-        if metadata.is_dir() {
-            return Err(Error::Directory { file });
-        }
-        match (metadata.is_file(), metadata.len()) {
-            (true, 0) => Err(Error::Empty { file }),
-            (true, size) => Ok(Some(size)),
-            // A pipe of the shell's; others have no end, or wait for one who writes.
-            (false, _) => match cascade_core::fs::open(path) {
-                Ok(_) => Ok(None),
-                Err(source) => Err(Error::Open { file, source }),
-            },
-        }
-    }
-}
+use crate::source::is_stdin;
+use crate::{Error, Result};
 
 /// How a [`Corpus`] is read.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +56,7 @@ type Documents = Box<dyn Iterator<Item = Result<RawDocument>> + Send>;
 /// An error ends its input, and the next one is opened, except that a bad line of JSONL is skipped.
 /// Pages of dumps that cannot be read are skipped, counted and reported in [`Progress`].
 pub struct Corpus {
-    inputs: vec::IntoIter<Input>,
+    inputs: vec::IntoIter<PathBuf>,
     /// The place of the current input, plus one.
     opened: usize,
     current: Option<Documents>,
@@ -119,27 +65,19 @@ pub struct Corpus {
     progress: Arc<Progress>,
 }
 
-impl std::fmt::Debug for Corpus {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Corpus")
-            .field("inputs", &self.inputs)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Corpus {
-    /// Checks that all inputs can be opened, and prepares to read them.
+    /// Checks that all inputs can be opened, and prepares to read them. `-` is standard input,
+    /// anything else the path of a file.
     ///
     /// # Errors
     /// If one of them does not exist, is a directory, or is an empty file.
-    pub fn open(inputs: impl IntoIterator<Item = Input>, options: Options) -> Result<Self> {
-        let inputs: Vec<_> = inputs.into_iter().collect();
-        let sizes = inputs
-            .iter()
-            .map(Input::check)
-            .collect::<Result<Vec<_>>>()?;
-        let progress = Progress::of(sizes.into_iter().sum());
+    pub fn open(
+        inputs: impl IntoIterator<Item = impl Into<PathBuf>>,
+        options: Options,
+    ) -> Result<Self> {
+        let inputs: Vec<PathBuf> = inputs.into_iter().map(Into::into).collect();
+        let sizes = inputs.iter().map(|input| size(input));
+        let progress = Progress::of(sizes.sum::<Result<Option<u64>>>()?);
         Ok(Self {
             inputs: inputs.into_iter(),
             opened: 0,
@@ -151,7 +89,6 @@ impl Corpus {
     }
 
     /// The counters, to be shown while another thread reads the corpus.
-    #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }
@@ -159,16 +96,13 @@ impl Corpus {
     fn open_next(&mut self) -> Option<Result<()>> {
         let input = self.inputs.next()?;
         self.opened += 1;
-        let opened = Opener {
-            file: input.name().into(),
+        let opener = Opener {
+            file: name(&input).into(),
             options: self.options,
             progress: self.progress.clone(),
         };
-        Some(
-            opened
-                .open(&input)
-                .map(|documents| self.current = Some(documents)),
-        )
+        let opened = opener.open(&input);
+        Some(opened.map(|documents| self.current = Some(documents)))
     }
 }
 
@@ -202,6 +136,50 @@ impl Iterator for Corpus {
     }
 }
 
+/// What an input is called in messages.
+fn name(input: &Path) -> String {
+    if is_stdin(input) {
+        "standard input".to_owned()
+    } else {
+        input.display().to_string()
+    }
+}
+
+/// Size in bytes as it is on the disk; `None` for a stream.
+fn size(input: &Path) -> Result<Option<u64>> {
+    if is_stdin(input) {
+        return Ok(None);
+    }
+    let file = name(input);
+    let metadata = fs::metadata(input).map_err(Error::open(&file))?;
+    if metadata.is_dir() {
+        return Err(Error::input(format!(
+            "{file} is a directory; name the files in it, for example {file}/*.bz2"
+        )));
+    }
+    match (metadata.is_file(), metadata.len()) {
+        (true, 0) => Err(empty(&file)),
+        (true, size) => Ok(Some(size)),
+        // A pipe of the shell's; others have no end, or wait for one who writes.
+        (false, _) => {
+            cascade_core::fs::open(input).map_err(Error::open(&file))?;
+            Ok(None)
+        }
+    }
+}
+
+fn empty(file: &str) -> Error {
+    Error::input(format!("{file} is empty; was its download interrupted?"))
+}
+
+/// Compressed data that does not decompress.
+fn damaged(file: &str, format: &str, offset: u64, reason: &str) -> Error {
+    Error::input(format!(
+        "the {format} data of {file} is damaged or cut off at or before byte {offset}: {reason}; \
+         compare its checksum and fetch the file again"
+    ))
+}
+
 /// Bytes of a file that are examined to detect its format.
 const SNIFF: usize = 4096;
 /// Layers of compression that are removed. More are an attack.
@@ -217,27 +195,26 @@ struct Opener {
 }
 
 impl Opener {
-    fn open(&self, input: &Input) -> Result<Documents> {
-        let Input::File(path) = input else {
-            return self.layers(Box::new(io::stdin()), 0);
-        };
-        let open_error = |source| Error::Open {
-            file: self.file.to_string(),
-            source,
-        };
-        let mut file = cascade_core::fs::open(path).map_err(open_error)?;
+    fn open(&self, input: &Path) -> Result<Documents> {
+        if is_stdin(input) {
+            return self.layers(Box::new(io::stdin()));
+        }
+        let open_error = Error::open(&self.file);
+        let mut file = cascade_core::fs::open(input).map_err(&open_error)?;
         let is_file = file.metadata().map_err(open_error)?.is_file();
-        if is_file
-            && starts_parquet(&mut file).map_err(|error| Error::read(&self.file, 0, error))?
-        {
+        if is_file && starts_parquet(&mut file).map_err(|error| self.unreadable(error))? {
             return self.parquet(file);
         }
-        self.layers(Box::new(file), 0)
+        self.layers(Box::new(file))
+    }
+
+    fn unreadable(&self, error: io::Error) -> Error {
+        Error::read_at(&self.file, 0, error)
     }
 
     /// Removes one layer of compression after the other, and reads the content.
-    fn layers(&self, source: Source, bytes: u64) -> Result<Documents> {
-        let read = Arc::new(AtomicU64::new(bytes));
+    fn layers(&self, source: Source) -> Result<Documents> {
+        let read = Arc::new(AtomicU64::new(0));
         let counted = Counted {
             source,
             read: read.clone(),
@@ -253,20 +230,8 @@ impl Opener {
                 Some(format) => self.decompress(format, Box::new(whole), &read)?,
             };
         }
-        Err(self.compressed(
-            "compressed",
-            LAYERS as u64,
-            "too many layers of compression",
-        ))
-    }
-
-    fn compressed(&self, format: &'static str, offset: u64, reason: &str) -> Error {
-        Error::Compressed {
-            file: self.file.to_string(),
-            format,
-            offset,
-            reason: reason.to_string(),
-        }
+        let reason = "too many layers of compression";
+        Err(damaged(&self.file, "compressed", LAYERS as u64, reason))
     }
 
     fn decompress(
@@ -281,7 +246,7 @@ impl Opener {
             _ => Bz2Reader::new(source, self.options.threads.get())
                 .map(|reader| Box::new(reader) as Source),
         };
-        let source = opened.map_err(|error| self.compressed(format, 0, &error.to_string()))?;
+        let source = opened.map_err(|e| damaged(&self.file, format, 0, &e.to_string()))?;
         Ok(Box::new(Layer {
             source,
             format,
@@ -301,7 +266,7 @@ impl Opener {
                 Ok(read) => length += read,
                 // The bytes before the error may hold documents; the error recurs after them.
                 Err(_) if length > 0 => break,
-                Err(error) => return Err(Error::read(&self.file, read.load(Relaxed), error)),
+                Err(error) => return Err(Error::read_at(&self.file, read.load(Relaxed), error)),
             }
         }
         start.truncate(length);
@@ -312,9 +277,7 @@ impl Opener {
     fn text(&self, start: &[u8], source: Source) -> Result<Documents> {
         let file = self.file.clone();
         if start.is_empty() {
-            return Err(Error::Empty {
-                file: file.to_string(),
-            });
+            return Err(empty(&file));
         }
         if start.starts_with(PARQUET) {
             return self.spool(source).and_then(|file| self.parquet(file));
@@ -337,7 +300,7 @@ impl Opener {
     /// Writes a stream to a temporary file, because the table of contents of a Parquet file is at
     /// its end.
     fn spool(&self, mut source: Source) -> Result<File> {
-        let error = |error| Error::read(&self.file, 0, error);
+        let error = |error| self.unreadable(error);
         let mut file = tempfile::tempfile().map_err(error)?;
         io::copy(&mut source, &mut file).map_err(error)?;
         file.flush().map_err(error)?;
@@ -425,16 +388,10 @@ impl Layer {
             _ => error.to_string(),
         };
         match error.downcast::<Error>() {
-            Ok(below) => below.into(),
+            Ok(below) => io::Error::other(below),
             // Operating system errors concern the file, not its content.
             Err(error) if error.raw_os_error().is_some() => error,
-            Err(_) => Error::Compressed {
-                file: self.file.to_string(),
-                format: self.format,
-                offset,
-                reason,
-            }
-            .into(),
+            Err(_) => io::Error::other(damaged(&self.file, self.format, offset, &reason)),
         }
     }
 }
@@ -470,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_dash_is_standard_input() {
-        assert_eq!(Input::new("-"), Input::Stdin);
-        assert_eq!(Input::new("./-").name(), "./-");
+        assert_eq!(name(Path::new("-")), "standard input");
+        assert_eq!(name(Path::new("./-")), "./-");
     }
 }

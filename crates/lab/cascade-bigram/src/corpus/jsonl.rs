@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::corpus::document::RawDocument;
-use crate::corpus::error::{Error, Result};
 use crate::corpus::lines::Lines;
+use crate::{Error, ErrorKind, Result};
 
 /// The fields that are read of a line; others are ignored.
 #[derive(Deserialize)]
@@ -40,12 +40,14 @@ impl<R: Read> JsonlReader<R> {
             }
             return match serde_json::from_str::<Record>(text) {
                 Ok(Record { text }) => Ok(Some(RawDocument::plain(text, offset))),
-                Err(error) => Err(Error::Json {
-                    file: self.lines.file.to_string(),
-                    line,
-                    offset,
-                    reason: error.to_string(),
-                }),
+                Err(error) => {
+                    let message = format!(
+                        "line {line} of {}, at byte {offset}, is not a JSON object with a string \"text\": {error}; \
+                         mend or remove the line",
+                        self.lines.file
+                    );
+                    Err(Error::new(ErrorKind::Line, message))
+                }
             };
         }
     }
@@ -60,10 +62,9 @@ impl<R: Read> Iterator for JsonlReader<R> {
         }
         let document = self.record().transpose();
         // Lines are independent, so reading continues after a bad one, but not after an I/O error.
-        self.failed = !matches!(
-            document,
-            None | Some(Ok(_) | Err(Error::Json { .. } | Error::InvalidText { .. }))
-        );
+        let bad_line =
+            |error: &Error| [ErrorKind::Line, ErrorKind::NotText].contains(&error.kind());
+        self.failed = matches!(&document, Some(Err(error)) if !bad_line(error));
         document
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
-use crate::corpus::error::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The longest line that is read into memory, in bytes.
 const LONGEST_LINE: u64 = 256 << 20;
@@ -42,30 +42,28 @@ impl<R: Read> Lines<R> {
         let limited = (&mut self.source)
             .take(LONGEST_LINE)
             .read_until(b'\n', &mut self.bytes);
-        let length = limited.map_err(|error| Error::read(&self.file, start, error))? as u64;
+        let length = limited.map_err(|error| Error::read_at(&self.file, start, error))? as u64;
         if length == 0 {
             return Ok(None);
         }
         self.offset += length;
         self.number += 1;
         if length == LONGEST_LINE && self.bytes.last() != Some(&b'\n') {
-            let file = self.file.to_string();
-            return Err(Error::LongLine {
-                file,
-                line: self.number,
-                offset: start,
-                limit: LONGEST_LINE,
-            });
+            return Err(Error::input(format!(
+                "line {} of {}, from byte {start} on, is longer than {LONGEST_LINE} bytes; break it into lines",
+                self.number, self.file
+            )));
         }
         match std::str::from_utf8(&self.bytes) {
             Ok(line) if start == 0 => Ok(Some((start, line.trim_start_matches('\u{feff}')))),
             Ok(line) => Ok(Some((start, line))),
             Err(error) => {
-                let offset = start + error.valid_up_to() as u64;
-                Err(Error::InvalidText {
-                    file: self.file.to_string(),
-                    offset,
-                })
+                let message = format!(
+                    "{} is not valid text at byte {}; convert it to UTF-8 first (iconv -c drops what is invalid)",
+                    self.file,
+                    start + error.valid_up_to() as u64
+                );
+                Err(Error::new(ErrorKind::NotText, message))
             }
         }
     }

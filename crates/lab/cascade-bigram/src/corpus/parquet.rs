@@ -13,8 +13,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::corpus::document::RawDocument;
-use crate::corpus::error::{Error, Result};
 use crate::corpus::progress::Progress;
+use crate::{Error, Result};
 
 /// Rows read at a time.
 const BATCH: usize = 64;
@@ -51,10 +51,10 @@ impl ParquetReader {
                 .iter()
                 .map(|column| column.path().string())
                 .collect();
-            return Err(Error::NoTextColumn {
-                file: file.to_string(),
-                columns: names.join(", "),
-            });
+            return Err(Error::input(format!(
+                "the Parquet file {file} has no string column \"text\", only {}; rename the column that has the text",
+                names.join(", ")
+            )));
         };
         Ok(Self {
             reader,
@@ -162,11 +162,10 @@ fn string_column(schema: &SchemaDescriptor, name: &str) -> Option<usize> {
 }
 
 fn damaged(file: &str, row: u64, error: &ParquetError) -> Error {
-    Error::Parquet {
-        file: file.to_string(),
-        row,
-        reason: error.to_string(),
-    }
+    let cure = "fetch the file again";
+    Error::input(format!(
+        "the Parquet file {file} cannot be read at row {row}: {error}; {cure}"
+    ))
 }
 
 impl Iterator for ParquetReader {

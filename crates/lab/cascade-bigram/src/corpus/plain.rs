@@ -4,8 +4,8 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::corpus::document::RawDocument;
-use crate::corpus::error::Result;
 use crate::corpus::lines::Lines;
+use crate::Result;
 
 /// A document is ended at the end of a line when it has become this long, in bytes, so that text
 /// without blank lines is read in bounded memory.

@@ -99,37 +99,31 @@ impl Progress {
     pub const REMEMBERED: usize = 100;
 
     /// Size of all inputs in bytes, as they are on the disk; `None` if one of them is a stream.
-    #[must_use]
     pub fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
 
     /// Bytes that have been read of the inputs, as they are on the disk.
-    #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Relaxed)
     }
 
     /// Pages, rows and records that have been seen: documents, and whatever was skipped.
-    #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages.load(Relaxed)
     }
 
     /// Documents that have been delivered.
-    #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents.load(Relaxed)
     }
 
     /// Pages that have been skipped for this reason.
-    #[must_use]
     pub fn skipped(&self, reason: Skip) -> u64 {
         self.skipped[reason as usize].load(Relaxed)
     }
 
     /// The first [`REMEMBERED`](Self::REMEMBERED) pages with which something is wrong.
-    #[must_use]
     pub fn bad_pages(&self) -> Vec<BadPage> {
         self.bad
             .lock()

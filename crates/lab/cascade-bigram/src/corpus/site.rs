@@ -22,7 +22,7 @@ pub(crate) enum Prefix {
 /// languages use, because articles are translated with their markup, and because the alternative
 /// names of a wiki (`Image` for `File`) are not in its dump.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub(crate) struct Site {
     prefixes: HashMap<String, Prefix>,
 }
 
@@ -51,8 +51,7 @@ impl Default for Site {
 
 impl Site {
     /// The names that are known without a dump's own list.
-    #[must_use]
-    pub fn well_known() -> Arc<Self> {
+    pub(crate) fn well_known() -> Arc<Self> {
         static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| Arc::new(Site::default()));
         SITE.clone()
     }
@@ -61,7 +60,7 @@ impl Site {
     /// key="number">name</namespace>` gives it.
     ///
     /// The main namespace has number 0 and no name: nothing is added for it.
-    pub fn add_namespace(&mut self, number: i32, name: &str) {
+    pub(crate) fn add_namespace(&mut self, number: i32, name: &str) {
         let name = normalize(name);
         if number == 0 || name.is_empty() {
             return;

@@ -53,14 +53,12 @@ use crate::corpus::site::{Prefix, Site};
 /// let text = strip("'''Rust''' is a [[programming language|language]].<ref>A book</ref>");
 /// assert_eq!(text, "Rust is a language.");
 /// ```
-#[must_use]
 pub fn strip(source: &str) -> String {
     strip_with(source, &Site::well_known())
 }
 
 /// Like [`strip`], by the names that `site` has for files, categories and languages.
-#[must_use]
-pub fn strip_with(source: &str, site: &Site) -> String {
+pub(crate) fn strip_with(source: &str, site: &Site) -> String {
     Stripper::new(source, site).run()
 }
 
@@ -109,9 +107,9 @@ struct Stripper<'a> {
     fresh: bool,
     /// The equals signs that end the heading of this line.
     heading_end: Range<usize>,
-    /// For each tag with raw content: there is no closing tag from here on. Keeps the search for
-    /// them linear.
-    unclosed: [bool; tags::COUNT],
+    /// Tags with raw content that no closing tag follows from here on. Keeps the search for them
+    /// linear.
+    unclosed: Vec<&'static str>,
     site: &'a Site,
 }
 
@@ -144,7 +142,7 @@ impl<'a> Stripper<'a> {
             tables: 0,
             fresh: true,
             heading_end: 0..0,
-            unclosed: [false; tags::COUNT],
+            unclosed: Vec::new(),
             site,
         }
     }
@@ -505,7 +503,7 @@ impl<'a> Stripper<'a> {
     fn tag(&mut self) -> bool {
         let closing = self.peek(1) == Some(b'/');
         let name_at = self.at + 1 + usize::from(closing);
-        let Some((index, tag)) = tag_at(&self.bytes[name_at..]) else {
+        let Some((name, tag)) = tag_at(&self.bytes[name_at..]) else {
             return false;
         };
         let Some(length) = memchr::memchr2(b'>', b'<', &self.bytes[name_at..]) else {
@@ -523,8 +521,8 @@ impl<'a> Stripper<'a> {
             Tag::Table if closing => self.close_html_table(),
             Tag::Table => self.push(Kind::HtmlTable),
             Tag::Drop | Tag::Raw if closing || alone => {}
-            Tag::Drop => drop(self.raw_content(index)),
-            Tag::Raw => self.keep_raw(index),
+            Tag::Drop => drop(self.raw_content(name)),
+            Tag::Raw => self.keep_raw(name),
         }
         true
     }
@@ -537,16 +535,16 @@ impl<'a> Stripper<'a> {
 
     /// Moves behind the closing tag of the tag that has just been read, and answers what lies
     /// between, if there is one.
-    fn raw_content(&mut self, index: usize) -> Option<Range<usize>> {
-        if self.unclosed[index] {
+    fn raw_content(&mut self, name: &'static str) -> Option<Range<usize>> {
+        if self.unclosed.contains(&name) {
             return None;
         }
         let start = self.at;
         let closing = memmem::find_iter(&self.bytes[start..], b"</")
             .map(|offset| start + offset)
-            .find(|&place| tag_at(&self.bytes[place + 2..]).is_some_and(|found| found.0 == index));
+            .find(|&place| tag_at(&self.bytes[place + 2..]).is_some_and(|found| found.0 == name));
         let Some(place) = closing else {
-            self.unclosed[index] = true;
+            self.unclosed.push(name);
             return None;
         };
         let rest = &self.bytes[place..];
@@ -554,8 +552,8 @@ impl<'a> Stripper<'a> {
         Some(start..place)
     }
 
-    fn keep_raw(&mut self, index: usize) {
-        let Some(content) = self.raw_content(index) else {
+    fn keep_raw(&mut self, name: &'static str) {
+        let Some(content) = self.raw_content(name) else {
             return;
         };
         let after = std::mem::replace(&mut self.at, content.start);
@@ -659,7 +657,7 @@ fn is_address(text: &[u8]) -> bool {
 }
 
 /// The tag whose name begins `text`, after `<` or `</`.
-fn tag_at(text: &[u8]) -> Option<(usize, Tag)> {
+fn tag_at(text: &[u8]) -> Option<(&'static str, Tag)> {
     let length = text
         .iter()
         .take(tags::LONGEST + 1)

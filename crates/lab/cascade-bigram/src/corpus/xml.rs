@@ -9,9 +9,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use crate::corpus::document::RawDocument;
-use crate::corpus::error::{Error, Result};
 use crate::corpus::progress::{BadPage, Progress, Skip};
 use crate::corpus::site::Site;
+use crate::{Error, Result};
 
 use self::page::{parse_namespaces, parse_page};
 use self::scanner::{Found, Scanner};
@@ -45,9 +45,11 @@ impl<R: Read> XmlReader<R> {
         if is_dump.map_err(|error| self.read_error(error))? {
             return Ok(());
         }
-        Err(Error::NotMediaWiki {
-            file: self.file.to_string(),
-        })
+        Err(Error::input(format!(
+            "{} is XML but not a MediaWiki dump: there is no <mediawiki> element; \
+             give a pages-articles dump, or extract the text first",
+            self.file
+        )))
     }
 
     fn article(&mut self) -> Result<Option<RawDocument>> {
@@ -72,19 +74,19 @@ impl<R: Read> XmlReader<R> {
     }
 
     fn read_error(&self, error: io::Error) -> Error {
-        Error::read(&self.file, self.scanner.offset(), error)
+        Error::read_at(&self.file, self.scanner.offset(), error)
     }
 
     /// A dump is whole if it has ended with `</mediawiki>`.
     fn end(&self) -> Result<()> {
         match self.scanner.unfinished() {
             None => Ok(()),
-            Some((within, offset)) => Err(Error::Truncated {
-                file: self.file.to_string(),
-                offset,
-                end: self.scanner.offset(),
-                within,
-            }),
+            Some((within, offset)) => Err(Error::input(format!(
+                "{} is cut off: it ends at byte {} within {within}, which starts at byte {offset}; \
+                 what came before it was delivered; fetch the file again",
+                self.file,
+                self.scanner.offset()
+            ))),
         }
     }
 

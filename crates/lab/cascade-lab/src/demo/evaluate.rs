@@ -6,7 +6,6 @@ use std::num::NonZeroUsize;
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec, PromptTemplate};
 use cascade_eval::problems::{Kind, Split};
-use cascade_eval::Bootstrap;
 use cascade_eval::ProblemSet;
 use cascade_reproduce::report::{Evidence, Figure, Figures, Table};
 use cascade_traces::trace::FirstToken;
@@ -227,7 +226,7 @@ fn share(part: usize, all: usize) -> Option<Figure> {
 
 fn first_token(found: &FirstToken) -> Option<Figure> {
     let value = 100.0 * found.share()?;
-    Some(match found.interval(Bootstrap::default()) {
+    Some(match found.interval() {
         None => Figure::new(value),
         Some((low, high)) => Figure::with_interval(value, 100.0 * low, 100.0 * high),
     })

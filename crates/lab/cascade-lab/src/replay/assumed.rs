@@ -181,6 +181,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
 fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArgs) -> Result<()> {
     let mut out = terminal::stdout();
     let together = replays.texts.iter().any(|texts| texts.get() > 1);
+    let by_cost = replays.costs.iter().any(|costs| costs.row_cost.is_some());
     writeln!(
         out,
         "replayed from {} ({} outputs of {}) with the drafters of {}.\nSpeedup over plain decoding{} \
@@ -190,43 +191,45 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
         report.target,
         report.config,
         if together { " of one text" } else { "" },
-        match (replays.costs.iter().any(|costs| costs.row_cost.is_some()), &args.row_times[..]) {
+        match (by_cost, &args.row_times[..]) {
             (true, _) => "each further row of a forward adds the share above the column of a forward of one row",
             (false, []) => "forwards take the times of the files",
             (false, _) => "forwards take these times by rows",
         }
     )?;
-    let by_cost = replays.costs.iter().any(|costs| costs.row_cost.is_some());
-    if by_cost || !together {
-        let costs = replays
-            .costs
-            .iter()
-            .flat_map(|costs| replays.texts.iter().map(|_| format!("{:>9}", costs.name)));
-        writeln!(out, "{:<24}{}", "", costs.collect::<String>())?;
-    }
-    if together {
-        let texts = replays.costs.iter().flat_map(|_| replays.texts);
-        let texts = texts.map(|texts| format!("{texts:>9}"));
-        writeln!(
-            out,
-            "{:<24}{}",
-            "texts at a time",
-            texts.collect::<String>()
-        )?;
-    }
+    print_columns(&mut out, replays, (by_cost, together))?;
+    let number = |speedup: f64| format!("{speedup:.3}");
     for way in &report.ways {
-        let cells = way.outcomes.iter().map(AssumedOutcome::speedup);
+        let cells = way.outcomes.iter().map(|outcome| number(outcome.speedup()));
         writeln!(out, "{}", line(&way.name, cells))?;
     }
     let best = &report.best_length_in_hindsight;
     if best.iter().all(Option::is_some) && !best.is_empty() {
-        let cells = best.iter().flatten().map(|best| best.1);
+        let cells = best.iter().flatten().map(|best| number(best.1));
         writeln!(out, "{}", line("best length in hindsight", cells))?;
     }
-    for way in report.ways.iter().take(1) {
-        for outcome in &way.outcomes {
-            print_interval(&mut out, &way.name, outcome)?;
-        }
+    let first = report.ways.first();
+    first.map_or(Ok(()), |way| {
+        let mut outcomes = way.outcomes.iter();
+        outcomes.try_for_each(|outcome| print_interval(&mut out, &way.name, outcome))
+    })
+}
+
+/// What stands above the columns: the names of costs, and numbers of texts.
+fn print_columns(
+    out: &mut impl Write,
+    replays: &AssumedReplays<'_>,
+    (by_cost, together): (bool, bool),
+) -> Result<()> {
+    let of_costs = |costs| replays.texts.iter().map(move |texts| (costs, texts));
+    let columns: Vec<(&AssumedCosts, _)> = replays.costs.iter().flat_map(of_costs).collect();
+    if by_cost || !together {
+        let names = columns.iter().map(|(costs, _)| costs.name.clone());
+        writeln!(out, "{}", line("", names))?;
+    }
+    if together {
+        let texts = columns.iter().map(|(_, texts)| texts.to_string());
+        writeln!(out, "{}", line("texts at a time", texts))?;
     }
     Ok(())
 }
@@ -251,7 +254,7 @@ fn print_interval(out: &mut impl Write, name: &str, outcome: &AssumedOutcome) ->
     Ok(())
 }
 
-fn line(name: &str, cells: impl Iterator<Item = f64>) -> String {
-    let cells: String = cells.map(|speedup| format!("{speedup:>9.3}")).collect();
+fn line(name: &str, cells: impl Iterator<Item = String>) -> String {
+    let cells: String = cells.map(|cell| format!("{cell:>9}")).collect();
     format!("{name:<24}{cells}")
 }

@@ -10,7 +10,7 @@ use cascade_models::Tokenizer;
 use cascade_ngram::{import_json, NgramMetadata, NgramTable, Provenance};
 
 use super::args::{ImportArgs, ShowArgs};
-use super::text::{self, asked, name, open, show_agreement, show_counts, show_metadata};
+use super::text::{asked, name, open, show_agreement, show_metadata};
 use crate::terminal::{self, grouped};
 use crate::{outputs, tokenizer};
 
@@ -77,11 +77,16 @@ fn show_frequent(table: &NgramTable, tokenizer: Option<&Tokenizer>, top: usize) 
         tokens.extend(others);
         tokens.sort_by_key(|&(token, count)| (Reverse(count), token));
     }
-    let of = |(token, count)| {
+    let mut out = terminal::stdout();
+    let (times, token) = ("times", "token");
+    writeln!(out, "{times:>14}  {token:<24} most often followed by")?;
+    for (token, times) in tokens.into_iter().take(top) {
         let next = table.after(&[token]).and_then(|mut after| after.next());
-        (token, count, next.map(|(next, _)| next))
-    };
-    text::show_frequent(tokens.into_iter().take(top).map(of), tokenizer)
+        let next = next.map_or("nothing known".to_owned(), |next| name(next.0, tokenizer));
+        let (times, token) = (grouped(times), name(token, tokenizer));
+        writeln!(out, "{times:>14}  {token:<24} {next}")?;
+    }
+    Ok(())
 }
 
 fn show_context(
@@ -115,8 +120,12 @@ fn show_context(
     } else {
         writeln!(out, "{names} continues {times} times; most often by:")?;
     }
-    let after = after.take(top.unwrap_or(usize::MAX));
-    show_counts(&mut out, after, total, tokenizer)
+    for (token, count) in after.take(top.unwrap_or(usize::MAX)) {
+        let share = 100.0 * count as f64 / total.max(1) as f64;
+        let token = name(token, tokenizer);
+        writeln!(out, "{:>12} {share:5.1}%  {token}", grouped(count))?;
+    }
+    Ok(())
 }
 
 pub(super) fn compare(first: &str, second: &str) -> Result<()> {

@@ -2,28 +2,46 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_core::fs::Existing;
+use cascade_core::Fingerprint;
 use cascade_ngram::max_gram_tree::fit::Fitter;
+use cascade_ngram::max_gram_tree::Weights;
+use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 use cascade_traces::ngram::{Fitted, Fitting, Judged, Likelihood};
-use cascade_traces::trace::{Record, Traces};
+use cascade_traces::trace::{Record, Trace, Traces};
 use clap::Args;
 use serde_json::json;
 
-use super::traces::{describe, TraceArgs};
-use super::tree::TreeArgs;
+use super::text::open;
 use crate::exit::ExitCode;
 use crate::terminal::{self, grouped};
 use crate::{interrupt, outputs};
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
-    #[command(flatten)]
-    trace: TraceArgs,
+    /// Recorded outputs of a target, plain or gzip, from `cascade-lab trace`. May be given several
+    /// times.
+    #[arg(long, value_name = "FILE", required = true)]
+    trace: Vec<PathBuf>,
 
-    #[command(flatten)]
-    tree: TreeArgs,
+    /// Maximum number of records [default: all].
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// A static table that it drafts from: a file, or embedded:NAME.
+    #[arg(long, value_name = "TABLE")]
+    table: Option<String>,
+
+    /// Weights to begin with [default: the shipped ones].
+    #[arg(long, value_name = "FILE.json")]
+    weights: Option<PathBuf>,
+
+    /// Tokens of earlier outputs that are kept to draft from; 0 keeps none.
+    #[arg(long, value_name = "N", default_value_t = MaxGramTreeConfig::default().session_tokens)]
+    session_tokens: usize,
 
     /// The file of weights to write.
     #[arg(long, value_name = "FILE.json")]
@@ -66,10 +84,16 @@ fn rate(text: &str) -> Result<f32, String> {
 
 pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     let existing = Existing::replaced_if(args.force);
-    let inputs = args.trace.files().chain(args.tree.files());
+    let table = args.table.iter().map(PathBuf::from);
+    let inputs = args
+        .trace
+        .iter()
+        .cloned()
+        .chain(table)
+        .chain(args.weights.clone());
     let output = outputs::check(&args.out, existing, inputs)?;
-    let traces = args.trace.open()?;
-    let drafter = args.tree.drafter(&traces.tokenizer(), 0.0)?;
+    let traces = Traces::open(&args.trace, args.limit.unwrap_or(usize::MAX))?;
+    let drafter = drafter(args, &traces.tokenizer())?;
     let fitting = fitting(args, &traces)?;
     let mut out = terminal::stdout();
     if !args.json {
@@ -96,6 +120,44 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The drafter for outputs of this tokenizer. A recording does not know what the target would have
+/// said after rejected tokens, so it goes without that.
+fn drafter(args: &FitArgs, tokenizer: &Fingerprint) -> Result<MaxGramTree> {
+    let table = args.table.as_deref().map(|table| {
+        let table = open(table)?;
+        table.check_tokenizer(tokenizer)?;
+        anyhow::Ok(Arc::new(table))
+    });
+    let options = MaxGramTreeConfig {
+        session_tokens: args.session_tokens,
+        learning_rate: 0.0,
+        hints: 0,
+        ..MaxGramTreeConfig::default()
+    };
+    let drafter = MaxGramTree::new(options, table.transpose()?);
+    Ok(match &args.weights {
+        Some(file) => drafter.with_weights(Weights::open(file).map_err(anyhow::Error::msg)?),
+        None => drafter,
+    })
+}
+
+/// What is replayed, in a line.
+fn describe(traces: &Traces) -> String {
+    let of = |trace: &Trace| {
+        let header = &trace.header;
+        let (provenance, model) = (header.provenance.as_str(), &header.model);
+        format!("{} ({provenance} outputs of {model})", trace.label)
+    };
+    let named: Vec<String> = traces.traces().iter().map(of).collect();
+    let tokens: usize = traces.records().map(|record| record.output.len()).sum();
+    format!(
+        "replayed from {}: {} records, {} tokens",
+        named.join(", "),
+        grouped(traces.records().count() as u64),
+        grouped(tokens as u64)
+    )
 }
 
 fn fitting<'t>(args: &FitArgs, traces: &'t Traces) -> Result<Fitting<'t>> {
@@ -151,8 +213,9 @@ fn print(out: &mut impl Write, args: &FitArgs, fitted: &Fitted) -> Result<()> {
 }
 
 fn object(args: &FitArgs, traces: &Traces, fitted: &Fitted) -> serde_json::Value {
+    let labels = traces.traces().iter().map(|trace| trace.label.as_str());
     json!({
-        "replayed": traces.labels(),
+        "replayed": labels.collect::<Vec<_>>(),
         "weights": args.out.display().to_string(),
         "before": fitted.before,
         "passes": fitted.passes,

@@ -81,40 +81,6 @@ pub(super) fn name(token: TokenId, tokenizer: Option<&Tokenizer>) -> String {
     }
 }
 
-/// Tokens, how often each occurs, and what most often follows it.
-pub(super) fn show_frequent(
-    tokens: impl IntoIterator<Item = (TokenId, u64, Option<TokenId>)>,
-    tokenizer: Option<&Tokenizer>,
-) -> Result<()> {
-    let mut out = terminal::stdout();
-    writeln!(
-        out,
-        "{:>14}  {:<24} most often followed by",
-        "times", "token"
-    )?;
-    for (token, times, next) in tokens {
-        let next = next.map_or("nothing known".to_owned(), |next| name(next, tokenizer));
-        let token = name(token, tokenizer);
-        writeln!(out, "{:>14}  {token:<24} {next}", grouped(times))?;
-    }
-    Ok(())
-}
-
-/// Tokens, and how often each occurs of `total` times.
-pub(super) fn show_counts(
-    out: &mut impl Write,
-    counts: impl IntoIterator<Item = (TokenId, u64)>,
-    total: u64,
-    tokenizer: Option<&Tokenizer>,
-) -> Result<()> {
-    for (token, count) in counts {
-        let share = 100.0 * count as f64 / total.max(1) as f64;
-        let token = name(token, tokenizer);
-        writeln!(out, "{:>12} {share:5.1}%  {token}", grouped(count))?;
-    }
-    Ok(())
-}
-
 /// The id of a token given by the user.
 fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
     if let Some(id) = text.strip_prefix('#').and_then(|id| id.parse().ok()) {

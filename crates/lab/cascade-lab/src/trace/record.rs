@@ -53,10 +53,13 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     let recording = Recording {
         writer,
         summary: Summary::default(),
-        generating: Arc::new(Generating::new(turns)),
-        recorded: Arc::default(),
+        generating: Arc::new(Generating {
+            progress: Mutex::new(Progress::new(turns, "records")),
+            tokens: AtomicU64::new(0),
+            recorded: AtomicUsize::new(0),
+        }),
     };
-    say_if_interrupted(&output, &recording.recorded, turns);
+    say_if_interrupted(&output, &recording.generating, turns);
     let conversations = conversations(&job.inputs, &done);
     let summary = recording.all(recorders, &conversations, options.seed)?;
     say(args, &summary, done.len(), options.decoding.is_greedy())
@@ -71,12 +74,9 @@ fn recorder(
 ) -> Result<Recorder> {
     let (name, eos) = (&job.config.target.name, eos.iter().copied());
     let (codec, options): (Option<Arc<dyn TextCodec>>, _) = (Some(Arc::new(codec)), job.options());
-    Ok(match args.top_probabilities {
-        None => Recorder::new(name, target, eos, codec, &options)?,
-        Some(tokens) => {
-            Recorder::with_top_probabilities(tokens, name, target, eos, codec, &options)?
-        }
-    })
+    let top = args.top_probabilities;
+    let recorder = Recorder::with_top_probabilities(top, name, target, eos, codec, &options);
+    Ok(recorder?)
 }
 
 /// What is recorded must be what any replay gives.
@@ -119,12 +119,12 @@ fn writer(output: &Output, header: &Header) -> Result<(Writer, Vec<Record>)> {
 }
 
 /// What was recorded, and how to go on, for Ctrl-C.
-fn say_if_interrupted(output: &Output, recorded: &Arc<AtomicUsize>, turns: usize) {
-    let (file, recorded) = (output.path().display().to_string(), recorded.clone());
+fn say_if_interrupted(output: &Output, done: &Arc<Generating>, turns: usize) {
+    let (file, done) = (output.path().display().to_string(), done.clone());
     interrupt::on_interrupt(move || {
         format!(
             "{file} has {} of {turns} records; go on with the same command and --resume",
-            recorded.load(Relaxed)
+            done.recorded.load(Relaxed)
         )
     });
 }
@@ -247,16 +247,11 @@ fn encode(recorder: &Recorder, prompt: &PromptText) -> Result<Prompt> {
 struct Generating {
     progress: Mutex<Progress>,
     tokens: AtomicU64,
+    /// Records in the file.
+    recorded: AtomicUsize,
 }
 
 impl Generating {
-    fn new(turns: usize) -> Self {
-        Self {
-            progress: Mutex::new(Progress::new(turns, "records")),
-            tokens: AtomicU64::new(0),
-        }
-    }
-
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -271,8 +266,6 @@ struct Recording {
     writer: Writer,
     summary: Summary,
     generating: Arc<Generating>,
-    /// Records in the file, for another thread.
-    recorded: Arc<AtomicUsize>,
 }
 
 impl Recording {
@@ -311,7 +304,7 @@ impl Recording {
             }
             self.summary.add(record);
             self.generating.progress().step();
-            self.recorded.fetch_add(1, Relaxed);
+            self.generating.recorded.fetch_add(1, Relaxed);
         }
         Ok(())
     }

@@ -6,15 +6,13 @@ use std::path::PathBuf;
 use anyhow::{bail, Context, Result};
 use cascade_config::model_source;
 use cascade_core::Sampling;
-use cascade_eval::Bootstrap;
 use cascade_models::{load, parse_cache_type, CacheType, Session};
-use cascade_traces::trace::{Bounds, ExpectedAcceptance, Predicted, Record, Trace};
+use cascade_traces::trace::{check_family, Bounds, ExpectedAcceptance, Predicted, Record, Trace};
 use clap::Args;
 use serde::Serialize;
 
 use crate::bench::options::load_options;
 use crate::progress::Progress;
-use crate::recorded::refuse_another_kind;
 use crate::terminal::grouped;
 use crate::{at_most, interrupt, terminal};
 
@@ -85,7 +83,7 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
     let drawn_from = drawn_from(&trace)?;
     let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
     let model = load(&model_source(&args.model)?, &options)?;
-    refuse_another_kind("--model", &model, &trace)?;
+    check_family("--model", &model, &trace)?;
     let records = trace.spread(args.limit.unwrap_or(usize::MAX));
     let count = records.len();
     let (found, expected) = predicted(&trace, records, drawn_from, &mut model.session())?;
@@ -95,7 +93,7 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
         &Scored {
             perplexity: found.perplexity().with_context(without)?,
             agreement: found.agreement().with_context(without)?,
-            interval: found.interval(Bootstrap::default()),
+            interval: found.interval(),
             acceptance: acceptance(&expected),
             records: count,
             tokens: found.tokens(),
@@ -148,7 +146,7 @@ fn acceptance(expected: &ExpectedAcceptance) -> Option<Acceptance> {
     Some(Acceptance {
         drawn: pair(expected.drawn()?),
         coupled: pair(expected.coupled()?),
-        coupled_interval: expected.interval(Bootstrap::default()),
+        coupled_interval: expected.interval(),
     })
 }
 

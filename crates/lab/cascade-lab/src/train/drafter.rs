@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::TokenId;
 use cascade_models::{DType, HeadBasis, LoadedModel};
-use cascade_traces::trace::Trace;
-use cascade_traces::train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining};
+use cascade_traces::trace::{check_family, Trace};
+use cascade_traces::train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining, Plan};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
@@ -19,7 +19,6 @@ use super::folder::TrainingFolder;
 use super::{inputs, model};
 use crate::job::say_notes;
 use crate::progress::Progress;
-use crate::recorded::refuse_another_kind;
 
 /// Tokens of the drafts that held-out texts are drafted with.
 const DEPTH: usize = 8;
@@ -83,23 +82,23 @@ pub(crate) struct DrafterArgs {
     heads: usize,
 
     /// Epochs at most.
-    #[arg(long, value_name = "N", default_value_t = SETTINGS.epochs)]
+    #[arg(long, value_name = "N", default_value_t = SETTINGS.plan.epochs)]
     epochs: usize,
 
     /// Outputs of a step.
-    #[arg(long, value_name = "N", default_value_t = SETTINGS.batch)]
+    #[arg(long, value_name = "N", default_value_t = SETTINGS.plan.batch)]
     batch: usize,
 
     /// Greatest learning rate; it rises in the first twentieth of the steps, and then falls.
-    #[arg(long, value_name = "RATE", default_value_t = SETTINGS.learning_rate, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value_t = SETTINGS.plan.learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
 
     /// Weight decay.
-    #[arg(long, value_name = "NUMBER", default_value_t = SETTINGS.decay, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = SETTINGS.plan.decay, allow_negative_numbers = true)]
     decay: f64,
 
     /// Epochs without progress after which training stops.
-    #[arg(long, value_name = "N", default_value_t = SETTINGS.patience)]
+    #[arg(long, value_name = "N", default_value_t = SETTINGS.plan.patience)]
     patience: usize,
 
     /// Seed of the split, of the first weights, of the noise and of the order of outputs.
@@ -149,12 +148,15 @@ impl DrafterArgs {
                 },
                 Kind::Medusa => DrafterKind::Medusa { heads: self.heads },
             },
-            epochs: self.epochs,
-            batch: self.batch,
-            learning_rate: self.learning_rate,
-            decay: self.decay,
-            patience: self.patience,
-            seed: self.seed,
+            plan: Plan {
+                epochs: self.epochs,
+                batch: self.batch,
+                learning_rate: self.learning_rate,
+                decay: self.decay,
+                patience: self.patience,
+                seed: self.seed,
+                ..SETTINGS.plan
+            },
         }
     }
 
@@ -164,7 +166,7 @@ impl DrafterArgs {
         let pool = ModelPool::new(DeviceSpec::default(), &options);
         let target = model(&pool, &self.target, self.dtype).context("--target")?;
         say_notes(&pool.notes());
-        refuse_another_kind("--target", &target, trace)?;
+        check_family("--target", &target, trace)?;
         let basis = target
             .model
             .head_basis()

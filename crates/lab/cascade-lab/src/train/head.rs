@@ -8,9 +8,9 @@ use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::Sampling;
 use cascade_models::DType;
 use cascade_reproduce::report::Evidence;
-use cascade_traces::trace::{RecordedSampling, Trace};
+use cascade_traces::trace::{check_family, RecordedSampling, Trace};
 use cascade_traces::train::{
-    HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
+    baselines, HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Plan, Teacher,
 };
 use clap::Args;
 use jiff::Timestamp;
@@ -20,7 +20,6 @@ use super::report::Found;
 use super::{check_cost, inputs, model};
 use crate::job::say_notes;
 use crate::progress::Progress;
-use crate::recorded::refuse_another_kind;
 
 #[derive(Debug, Args)]
 pub(crate) struct HeadArgs {
@@ -77,19 +76,19 @@ pub(crate) struct HeadArgs {
     mix: f64,
 
     /// Epochs at most.
-    #[arg(long, value_name = "N", default_value_t = HeadSettings::default().epochs)]
+    #[arg(long, value_name = "N", default_value_t = HeadSettings::default().plan.epochs)]
     epochs: usize,
 
     /// Outputs of a step.
-    #[arg(long, value_name = "N", default_value_t = HeadSettings::default().batch)]
+    #[arg(long, value_name = "N", default_value_t = HeadSettings::default().plan.batch)]
     batch: usize,
 
     /// Learning rate of the first step; it falls along a cosine.
-    #[arg(long, value_name = "RATE", default_value_t = HeadSettings::default().learning_rate, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value_t = HeadSettings::default().plan.learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
 
     /// Epochs without progress after which training stops.
-    #[arg(long, value_name = "N", default_value_t = HeadSettings::default().patience)]
+    #[arg(long, value_name = "N", default_value_t = HeadSettings::default().plan.patience)]
     patience: usize,
 
     /// Seed of the split, of what is drawn, of the first weights and of the order of outputs.
@@ -129,11 +128,14 @@ impl HeadArgs {
         HeadSettings {
             depth: self.depth,
             reject_weight: self.reject_weight,
-            epochs: self.epochs,
-            batch: self.batch,
-            learning_rate: self.learning_rate,
-            patience: self.patience,
-            seed: self.seed,
+            plan: Plan {
+                epochs: self.epochs,
+                batch: self.batch,
+                learning_rate: self.learning_rate,
+                patience: self.patience,
+                seed: self.seed,
+                ..HeadSettings::default().plan
+            },
         }
     }
 
@@ -148,9 +150,9 @@ impl HeadArgs {
             .transpose()
             .context("--target")?;
         say_notes(&pool.notes());
-        refuse_another_kind("--drafter", &drafter, trace)?;
+        check_family("--drafter", &drafter, trace)?;
         if let Some(target) = &target {
-            refuse_another_kind("--target", target, trace)?;
+            check_family("--target", target, trace)?;
         }
         let records = trace.spread(self.limit.unwrap_or(usize::MAX));
         let mut progress = Progress::new(records.len(), "outputs");
@@ -183,6 +185,8 @@ impl HeadArgs {
         let split = &examples.split;
         let choice = HeadChoice::best(&weights, &split.choice, self.cost)?;
         let predicted = choice.predicted(&weights, &split.held_out, self.cost)?;
+        let (on_choice, _) = baselines(&split.choice, self.cost)?;
+        let (fixed, oracle) = baselines(&split.held_out, self.cost)?;
         let settings = cascade_config::trained::HeadSettings::new(drafter, choice.threshold);
         let found = Found {
             what: "head",
@@ -194,15 +198,12 @@ impl HeadArgs {
                 "A draft stops where a token of it is rejected with more than {:.1}, after {} to {} tokens.",
                 settings.threshold, settings.shortest, settings.longest
             ),
-            settings: serde_json::json!({
-                "threshold": settings.threshold, "depth": self.depth, "reject_weight": self.reject_weight,
-                "mix": self.mix, "target": self.target,
-            }),
+            settings: self.chosen(settings.threshold),
             outputs: split.sizes(),
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: training.held_out()?,
-            rows: self.rows(examples, predicted)?,
+            rows: Found::rows(&on_choice, (&fixed, oracle), ("head", predicted)),
         };
         let folder = TrainingFolder(&self.out);
         let head = HeadFolder {
@@ -215,10 +216,11 @@ impl HeadArgs {
         found.tell(&self.out, started, self.device)
     }
 
-    /// The ways to stop, on the held-out outputs; the static length is chosen like the threshold.
-    fn rows(&self, examples: &HeadExamples, head: Prediction) -> Result<Vec<(String, Prediction)>> {
-        let (on_choice, _) = HeadChoice::baselines(&examples.split.choice, self.cost)?;
-        let (fixed, oracle) = HeadChoice::baselines(&examples.split.held_out, self.cost)?;
-        Ok(Found::rows(&on_choice, &fixed, ("head", head), oracle))
+    /// What was chosen, for the JSON file.
+    fn chosen(&self, threshold: f32) -> serde_json::Value {
+        serde_json::json!({
+            "threshold": threshold, "depth": self.depth, "reject_weight": self.reject_weight,
+            "mix": self.mix, "target": self.target,
+        })
     }
 }

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascade_config::DeviceSpec;
-use cascade_reproduce::report::{
-    Axis, Evidence, Figure, Figures, Line, Manifest, Plot, Report, Table,
-};
+use cascade_reproduce::report::{Axis, Evidence, Figure, Figures, Line, Plot, Report, Table};
 use cascade_traces::train::{Epoch, Prediction, Quality};
 use jiff::Timestamp;
 use serde_json::{json, Value};
@@ -25,6 +23,45 @@ const RECORDED: &str = "A token is accepted if the recorded output has it.";
 const DRAWN: &str = "Whether a token is accepted was drawn at random, with the probability min(1, p/q) that speculative \
     sampling accepts it behind the recorded text.";
 
+/// What a training gave, for people and for programs.
+pub(super) struct Told {
+    pub(super) title: String,
+    pub(super) summary: String,
+    pub(super) table: Table,
+    /// Plots, each with what is written below it.
+    pub(super) plots: Vec<(Plot, &'static str)>,
+    /// A JSON file beside the weights.
+    pub(super) file: String,
+    pub(super) record: Value,
+}
+
+impl Told {
+    /// Writes the report and the JSON file, and prints what they say.
+    pub(super) fn tell(
+        self,
+        folder: &Path,
+        started: Timestamp,
+        device: Option<DeviceSpec>,
+    ) -> Result<()> {
+        let manifest = reproduce::finished(reproduce::manifest(started, device));
+        let printed = folded(&self.table.to_markdown(), fold::width());
+        let text = serde_json::to_string_pretty(&self.record)? + "\n";
+        cascade_core::fs::write(folder.join(self.file), text.as_bytes())?;
+        let report = Report::new(self.title, self.summary.clone(), manifest).table(self.table);
+        let plots = self.plots.into_iter();
+        let report = plots.fold(report, |report, (plot, caption)| report.plot(plot, caption));
+        report.write(folder)?;
+        writeln!(
+            terminal::stdout(),
+            "{printed}\n{}\nwritten to {}",
+            self.summary,
+            folder.display()
+        )?;
+        Ok(())
+    }
+}
+
+/// What the training of a network that stops drafts gave.
 pub(super) struct Found<'a> {
     /// `classifier` or `head`.
     pub(super) what: &'static str,
@@ -47,12 +84,11 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     /// The ways to stop, from drafts of 0, 1, 2, … tokens on the outputs to choose by and on those
-    /// that are held out, what was trained, and an oracle.
+    /// that are held out, beside what an oracle gives, and what was trained.
     pub(super) fn rows(
         on_choice: &[Prediction],
-        fixed: &[Prediction],
+        (fixed, oracle): (&[Prediction], Prediction),
         (what, trained): (&str, Prediction),
-        oracle: Prediction,
     ) -> Vec<(String, Prediction)> {
         let best = (1..on_choice.len()).fold(1, |best, length| {
             if on_choice[length].speedup > on_choice[best].speedup {
@@ -61,12 +97,10 @@ impl Found<'_> {
                 best
             }
         });
+        let static_length = format!("{best} tokens, the best static length");
         vec![
             ("plain decoding".to_owned(), fixed[0]),
-            (
-                format!("{best} tokens, the best static length"),
-                fixed[best],
-            ),
+            (static_length, fixed[best]),
             (what.to_owned(), trained),
             ("oracle".to_owned(), oracle),
         ]
@@ -79,50 +113,40 @@ impl Found<'_> {
         started: Timestamp,
         device: Option<DeviceSpec>,
     ) -> Result<()> {
-        let manifest = reproduce::finished(reproduce::manifest(started, device));
-        let (table, summary) = self.write(folder, manifest)?;
-        let mut out = terminal::stdout();
-        writeln!(out, "{table}\n{summary}\nwritten to {}", folder.display())?;
-        Ok(())
+        let told = Told {
+            title: format!("A {} for {}", self.what, self.drafter),
+            summary: self.summary(),
+            table: self.table()?,
+            plots: vec![
+                losses(&self.history, self.evidence, "cross-entropy, nats")?,
+                (
+                    self.calibration()?,
+                    "Of held-out tokens with a prediction, how many are accepted.",
+                ),
+            ],
+            file: format!("{}.json", self.what),
+            record: self.record(),
+        };
+        told.tell(folder, started, device)
     }
 
-    /// Writes the report and a JSON file; returns the table and a summary to print.
-    fn write(&self, folder: &Path, manifest: Manifest) -> Result<(String, String)> {
-        let table = self.table()?;
+    fn record(&self) -> Value {
         let rows = self
             .rows
             .iter()
             .map(|(name, row)| json!({"policy": name, "on_held_out": row}));
-        let summary = self.summary();
-        let [training, choice, held_out] = self.outputs;
         let mut record = json!({
             "drafter": self.drafter,
             "cost": self.cost,
             "best_epoch": self.best_epoch,
-            "outputs": { "training": training, "choice": choice, "held_out": held_out },
+            "outputs": outputs(self.outputs),
             "held_out": self.held_out,
             "predicted": rows.collect::<Value>(),
         });
         if let (Value::Object(record), Value::Object(settings)) = (&mut record, &self.settings) {
             record.extend(settings.clone());
         }
-        let text = serde_json::to_string_pretty(&record)? + "\n";
-        let name = format!("{}.json", self.what);
-        cascade_core::fs::write(folder.join(name), text.as_bytes())?;
-        let printed = folded(&table.to_markdown(), fold::width());
-        let title = format!("A {} for {}", self.what, self.drafter);
-        let report = Report::new(title, summary.clone(), manifest)
-            .table(table)
-            .plot(
-                losses(&self.history, self.evidence, "cross-entropy, nats")?,
-                "Loss by epoch; the weights of the least one on the outputs to choose by are kept.",
-            )
-            .plot(
-                self.calibration()?,
-                "Of held-out tokens with a prediction, how many are accepted.",
-            );
-        report.write(folder)?;
-        Ok((printed, summary))
+        record
     }
 
     fn summary(&self) -> String {
@@ -175,22 +199,29 @@ impl Found<'_> {
     }
 }
 
+/// How many outputs were trained on, chosen by, and held out.
+pub(super) fn outputs([training, choice, held_out]: [usize; 3]) -> Value {
+    json!({ "training": training, "choice": choice, "held_out": held_out })
+}
+
 /// Loss by epoch.
-pub(super) fn losses(history: &[Epoch], evidence: Evidence, axis: &str) -> Result<Plot> {
-    let line = |name: &str, of: &dyn Fn(&Epoch) -> f64| {
+pub(super) fn losses(
+    history: &[Epoch],
+    evidence: Evidence,
+    axis: &str,
+) -> Result<(Plot, &'static str)> {
+    let line = |name: &str, of: fn(&Epoch) -> f64| {
         let points = history
             .iter()
             .map(|epoch| (epoch.epoch as f64, Figure::new(of(epoch))));
         Line::new(name, evidence, points.collect::<Vec<_>>())
     };
     let lines = vec![
-        line("training", &|epoch| epoch.training_loss),
-        line("outputs to choose by", &|epoch| epoch.choice_loss),
+        line("training", |epoch| epoch.training_loss),
+        line("outputs to choose by", |epoch| epoch.choice_loss),
     ];
-    Ok(Plot::lines(
-        "Loss",
-        Axis::new("epoch"),
-        Axis::new(axis),
-        lines,
-    )?)
+    let plot = Plot::lines("Loss", Axis::new("epoch"), Axis::new(axis), lines)?;
+    let caption =
+        "Loss by epoch; the weights of the least one on the outputs to choose by are kept.";
+    Ok((plot, caption))
 }

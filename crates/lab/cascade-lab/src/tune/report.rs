@@ -1,5 +1,6 @@
 //! What `cascade-lab tune` prints.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use anyhow::Result;
@@ -37,13 +38,12 @@ impl Report<'_> {
         )?;
         for found in &tuned.frontier {
             if let Some(outcome) = &found.outcome {
-                let lenience = format!(", lenience {}", found.candidate.setting.lenience);
-                line(&mut out, outcome, &lenience)?;
+                line(&mut out, outcome, &found.candidate.setting)?;
             }
         }
         writeln!(out)?;
         for compared in &tuned.always {
-            line(&mut out, &compared.0, "")?;
+            line(&mut out, &compared.outcome, &compared.name)?;
         }
         writeln!(
             out,
@@ -62,9 +62,9 @@ impl Report<'_> {
         };
         let own = best.outcome.as_ref();
         let found = own.map_or(best.candidate.speedup, |own| own.speedup);
-        let always = self.tuned.always.iter().map(|compared| &compared.0);
-        match always.max_by(|a, b| a.speedup.total_cmp(&b.speedup)) {
-            Some(better) if better.speedup >= found => writeln!(
+        let always = self.tuned.always.iter();
+        match always.max_by(|a, b| a.outcome.speedup.total_cmp(&b.outcome.speedup)) {
+            Some(better) if better.outcome.speedup >= found => writeln!(
                 out,
                 "\nOn the half that was held out, nothing found is faster than this: {}",
                 better.name
@@ -101,15 +101,15 @@ impl Report<'_> {
     }
 }
 
-fn line(out: &mut impl Write, outcome: &Outcome, more: &str) -> Result<()> {
+fn line(out: &mut impl Write, outcome: &Outcome, drafts: &dyn Display) -> Result<()> {
     let searched = outcome.searched_speedup;
     let interval = outcome
         .interval
         .map_or_else(String::new, |(low, high)| format!("[{low:.3}, {high:.3}]"));
     writeln!(
         out,
-        "{searched:>9.3}  {:>8.3} {interval:>15} {:>7.2}  {}{more}",
-        outcome.speedup, outcome.swi, outcome.name
+        "{searched:>9.3}  {:>8.3} {interval:>15} {:>7.2}  {drafts}",
+        outcome.speedup, outcome.swi
     )?;
     Ok(())
 }

@@ -6,14 +6,12 @@
 use std::iter::Sum;
 use std::ops::Add;
 
-use cascade_core::{Distribution, Result, Sampling, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{Distribution, Result, Sampling, Scorer, TokenId, Want};
 use cascade_engine::{Cascade, GenerationOutput, Options, Role};
 use cascade_eval::Bootstrap;
 
+use super::along::{along, at_once, logits};
 use super::{replay_with, Record};
-
-/// Tokens of a forward.
-const TOKENS: usize = 128;
 
 /// Bounds of a figure: equal where it is known exactly, which it is up to the tokens that were not
 /// recorded.
@@ -176,37 +174,33 @@ impl ExpectedAcceptance {
     /// As [`Scorer::score`].
     pub fn add(
         &mut self,
-        drafter: &mut impl Scorer,
+        drafter: &mut dyn Scorer,
         record: &Record,
         (sampling, most): (&Sampling, usize),
     ) -> Result<()> {
         let Some(top) = &record.top else {
             return Ok(());
         };
-        let mut sums = Sums::default();
-        let each = drafter
-            .info()
-            .max_nodes
-            .map_or(TOKENS, |most| most.min(TOKENS));
-        drafter.set_source(&record.source)?;
-        let mut context = record.context.clone();
-        let rows = top.chunks(each.max(1));
-        for (tokens, rows) in record.output.chunks(each.max(1)).zip(rows) {
-            let tree = TokenTree::chain(tokens.iter().copied());
-            let scores = drafter.score(&context, &tree, Want::LOGITS)?;
-            for (logits, row) in scores
-                .logits
-                .iter()
-                .flat_map(|l| (0..).map(|i| l.row(i)))
-                .zip(rows)
-            {
-                let (p, q) = (RecordedRow::new(row, most), sampling.distribution(logits)?);
-                sums.overlap = sums.overlap + p.overlap(&q);
-                sums.race = sums.race + p.race(&q);
-            }
-            sums.tokens += tokens.len();
-            context.extend(tokens);
-        }
+        let mut sums = Sums {
+            tokens: record.output.len(),
+            ..Sums::default()
+        };
+        let mut rows = top.iter();
+        let how = (at_once(drafter), Want::LOGITS);
+        along(
+            drafter,
+            &record.prompt(),
+            &record.output,
+            how,
+            |_, scores| {
+                for (logits, row) in logits(scores)?.zip(rows.by_ref()) {
+                    let (p, q) = (RecordedRow::new(row, most), sampling.distribution(logits)?);
+                    sums.overlap = sums.overlap + p.overlap(&q);
+                    sums.race = sums.race + p.race(&q);
+                }
+                Result::Ok(())
+            },
+        )?;
         self.records.push(sums);
         Ok(())
     }
@@ -221,11 +215,11 @@ impl ExpectedAcceptance {
         self.mean(|sums| sums.race)
     }
 
-    /// An interval of the latter, by resampling records: from that of the lower bound to that of
-    /// the upper one.
-    pub fn interval(&self, bootstrap: Bootstrap) -> Option<(f64, f64)> {
+    /// A 95% interval of [`coupled`](Self::coupled), by resampling records: from that of the lower
+    /// bound to that of the upper one.
+    pub fn interval(&self) -> Option<(f64, f64)> {
         let of = |side: fn(Bounds) -> f64| {
-            bootstrap.interval(self.records.len(), |chosen| {
+            Bootstrap::default().interval(self.records.len(), |chosen| {
                 side(self.mean_of(chosen.iter().map(|&i| &self.records[i]), |s| s.race))
             })
         };

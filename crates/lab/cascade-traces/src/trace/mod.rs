@@ -54,6 +54,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod along;
 mod expected;
 mod first_token;
 mod format;
@@ -78,6 +79,8 @@ mod traces;
 mod with_states;
 mod writer;
 
+pub(crate) use along::{along, logits};
+
 pub use expected::{Bounds, ExpectedAcceptance, FirstPicks, RecordedRow};
 pub use first_token::FirstToken;
 pub use format::Trace;
@@ -97,5 +100,5 @@ pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
 pub use timed_replay::{LookupLog, TimedReplayScorer};
 pub use traces::Traces;
-pub use with_states::{recorded_target, WithStates};
+pub use with_states::{check_family, recorded_target, WithStates};
 pub use writer::Writer;

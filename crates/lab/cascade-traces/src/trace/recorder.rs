@@ -36,44 +36,29 @@ impl Recorder {
         codec: Option<Arc<dyn TextCodec>>,
         options: &Options,
     ) -> Result<Self> {
-        let measures = match options.decoding {
-            Decoding::Greedy => Measure::Margins,
-            Decoding::Sampled(_) => Measure::Nothing,
-        };
-        Self::measuring(measures, name, target, eos, codec, options)
+        Self::with_top_probabilities(None, name, target, eos, codec, options)
     }
 
-    /// As [`new`](Self::new) for samples, and records so many of the most probable tokens of each
-    /// distribution that is drawn from. The header has to
+    /// As [`new`](Self::new), and records so many of the most probable tokens of each distribution
+    /// that samples are drawn from. The header has to
     /// [say so](super::Header::with_top_probabilities).
     ///
     /// # Errors
-    /// Options that do not sample.
+    /// Options that do not sample, if there is a number.
     pub fn with_top_probabilities(
-        tokens: usize,
+        tokens: Option<usize>,
         name: &str,
         target: impl Scorer + Send + 'static,
         eos: impl IntoIterator<Item = TokenId>,
         codec: Option<Arc<dyn TextCodec>>,
         options: &Options,
     ) -> Result<Self> {
-        match options.decoding {
-            Decoding::Greedy => Err(error::no_top()),
-            Decoding::Sampled(sampling) => {
-                let top = Measure::Top(sampling, tokens);
-                Self::measuring(top, name, target, eos, codec, options)
-            }
-        }
-    }
-
-    fn measuring(
-        measures: Measure,
-        name: &str,
-        target: impl Scorer + Send + 'static,
-        eos: impl IntoIterator<Item = TokenId>,
-        codec: Option<Arc<dyn TextCodec>>,
-        options: &Options,
-    ) -> Result<Self> {
+        let measures = match (options.decoding, tokens) {
+            (Decoding::Greedy, None) => Measure::Margins,
+            (Decoding::Greedy, Some(_)) => return Err(error::no_top()),
+            (Decoding::Sampled(_), None) => Measure::Nothing,
+            (Decoding::Sampled(sampling), Some(tokens)) => Measure::Top(sampling, tokens),
+        };
         let (meter, measured) = Meter::new(target, measures);
         let mut builder = Cascade::builder().target(name, meter).eos(eos);
         if let Some(codec) = codec {

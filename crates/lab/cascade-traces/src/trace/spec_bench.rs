@@ -180,76 +180,65 @@ impl Import<'_> {
             .iter()
             .map(|turn| whole(turn).0.to_owned())
             .collect();
-        (0..texts.len())
-            .map(|turn| {
-                let at_turn =
-                    |problem: String| answers.error_at(label, &question.id, turn + 1, &problem);
-                self.record(question, answers, &texts, turn)?
-                    .map_err(at_turn)
-            })
-            .collect()
+        let record = |turn: usize| {
+            let refused = |problem: &str| answers.error_at(label, &question.id, turn + 1, problem);
+            self.record(question, answers, (&texts, turn), refused)
+        };
+        (0..texts.len()).map(record).collect()
     }
 
-    /// The record of a turn, or what is wrong with its answer.
+    /// The record of a turn.
     fn record(
         &self,
         question: &Sample,
         answers: &Answers,
-        texts: &[String],
-        turn: usize,
-    ) -> Result<std::result::Result<Record, String>> {
+        (texts, turn): (&[String], usize),
+        refused: impl Fn(&str) -> Error,
+    ) -> Result<Record> {
         let finish = self.finish(answers, turn);
-        let (prompt, output) = match self.tokens_of_turn(question, texts, turn, finish)? {
-            Ok(tokens) => tokens,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        Ok(Ok(Record {
+        let (context, mut output) = self.tokens_of_turn(question, (texts, turn), &refused)?;
+        if finish == Finish::Eos {
+            output.push(self.eos);
+        }
+        if output.is_empty() {
+            return Err(refused("the answer is empty; leave it out"));
+        }
+        Ok(Record {
             id: question.id.clone(),
             category: question.category.clone(),
             turn: turn + 1,
             source: Vec::new(),
-            context: prompt,
+            context,
             output,
             margins: None,
             seed: None,
             top: None,
             finish,
-        }))
+        })
     }
 
-    /// The tokens of a turn's prompt and of its answer, or what is wrong with the answer.
+    /// The tokens of a turn's prompt and of its answer, without its end.
     fn tokens_of_turn(
         &self,
         question: &Sample,
-        texts: &[String],
-        turn: usize,
-        finish: Finish,
-    ) -> Result<std::result::Result<PromptAndOutput, String>> {
+        (texts, turn): (&[String], usize),
+        refused: impl Fn(&str) -> Error,
+    ) -> Result<PromptAndOutput> {
         let answer = &texts[turn];
         if answer.contains(END) {
-            return Ok(Err(format!(
+            return Err(refused(&format!(
                 "the answer has {END} before its end, so it is not what the target said in one \
                  answer; cut it there"
             )));
         }
-        let text = match question.prompt_after(PromptTemplate::Vicuna, &texts[..turn]) {
-            Ok(text) => text,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        let Some((prompt, mut output)) = self.prompt_and_output(&text, answer)? else {
-            return Ok(Err(
+        let text = question.prompt_after(PromptTemplate::Vicuna, &texts[..turn]);
+        let text = text.map_err(|error| refused(&error.to_string()))?;
+        self.prompt_and_output(&text, answer)?.ok_or_else(|| {
+            refused(
                 "the tokens of the prompt change when the answer follows it, so the target's input \
-                 is unknown; is this the tokenizer it used?"
-                    .to_owned(),
-            ));
-        };
-        if finish == Finish::Eos {
-            output.push(self.eos);
-        }
-        if output.is_empty() {
-            return Ok(Err("the answer is empty; leave it out".to_owned()));
-        }
-        Ok(Ok((prompt, output)))
+                 is unknown; is this the tokenizer it used?",
+            )
+        })
     }
 
     /// The tokens of a prompt, and of what is said after it; `None` if they melt into each other.

@@ -7,10 +7,9 @@ use cascade_core::Fingerprint;
 use super::{Record, Trace};
 use crate::{error, Result};
 
-/// Traces of one tokenizer.
+/// Traces of one tokenizer, one at least.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traces {
-    vocabulary: Fingerprint,
     traces: Vec<Trace>,
     limit: usize,
 }
@@ -36,30 +35,18 @@ impl Traces {
                 ),
             ));
         }
-        Ok(Self {
-            vocabulary,
-            traces,
-            limit,
-        })
+        Ok(Self { traces, limit })
     }
 
     /// The vocabulary of all token ids.
     pub fn tokenizer(&self) -> Fingerprint {
-        self.vocabulary.clone()
+        self.traces[0].header.tokenizer()
     }
 
     /// The records, file by file.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         let records = self.traces.iter().flat_map(|trace| &trace.records);
         records.take(self.limit)
-    }
-
-    /// Names of the files.
-    pub fn labels(&self) -> Vec<&str> {
-        self.traces
-            .iter()
-            .map(|trace| trace.label.as_str())
-            .collect()
     }
 
     /// The traces, of which [`records`](Self::records) may leave some out.

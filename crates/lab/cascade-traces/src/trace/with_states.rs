@@ -7,6 +7,7 @@ use cascade_core::{
     Architecture, HiddenLayers, HiddenStates, Matrix, Result, Scorer, ScorerInfo, Scores, TokenId,
     TokenTree, Want,
 };
+use cascade_models::LoadedModel;
 
 use super::{followed, Record, Trace, TraceScorer};
 use crate::{error, Error, ErrorKind};
@@ -192,6 +193,29 @@ impl Scorer for WithStates {
     }
 }
 
+/// Refuses a model that the outputs of a trace say nothing about: of another vocabulary or another
+/// architecture than the recorded target. `what` stands before its name.
+///
+/// # Errors
+/// [`ErrorKind::OtherModel`].
+pub fn check_family(
+    what: impl std::fmt::Display,
+    model: &LoadedModel,
+    trace: &Trace,
+) -> crate::Result<()> {
+    let (found, needed) = (model.info().architecture, trace.header.architecture);
+    let label = &trace.label;
+    let difference = if model.tokenizer.fingerprint() != trace.header.tokenizer() {
+        format!("has another tokenizer than the target of {label}")
+    } else if found != needed {
+        format!("is {found}, and the target of {label} {needed}")
+    } else {
+        return Ok(());
+    };
+    let model = format_args!("{what} {}", model.name);
+    Err(error::other_family(model, difference))
+}
+
 /// What a pool assembles cascades around in place of the recorded target of a trace. If a drafter
 /// of the configuration is a head, its target is loaded, too, and gives the states that the head
 /// reads; else nothing is.
@@ -210,19 +234,7 @@ pub fn recorded_target(
         return TraceScorer::target(trace);
     }
     let model = pool.target(config)?;
-    let (found, needed) = (model.info().architecture, trace.header.architecture);
-    let label = &trace.label;
-    let difference = if model.tokenizer.fingerprint() != trace.header.tokenizer() {
-        Some(format!("has another tokenizer than the target of {label}"))
-    } else if found != needed {
-        Some(format!("is {found}, and the target of {label} {needed}"))
-    } else {
-        None
-    };
-    if let Some(difference) = difference {
-        let model = format!("{}: target {}", config.label, model.name);
-        return Err(error::other_family(model, difference));
-    }
+    check_family(format_args!("{}: target", config.label), &model, trace)?;
     let recorded = TraceScorer::new(Arc::clone(trace))?;
     let states = WithStates::new(recorded, Box::new(model.session()), &model.name);
     let header = &trace.header;

@@ -3,7 +3,7 @@
 use cascade_engine::ClassifierWeights;
 use serde::Serialize;
 
-use crate::train::{Error, Output, Result};
+use crate::train::{Error, Example, Output, Result};
 
 /// The greatest longest draft that is tried.
 const LONGEST: usize = 20;
@@ -43,27 +43,17 @@ impl Choice {
     /// A `cost` that is negative or not finite.
     pub fn best(weights: &ClassifierWeights, outputs: &[Output], cost: f64) -> Result<Self> {
         check(cost)?;
-        let outputs = Classified::all(weights, outputs);
-        let mut best: Option<(f64, Self)> = None;
-        for step in 0..20 {
-            for longest in [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, LONGEST] {
-                let choice = Self {
-                    threshold: step as f32 * 0.05,
-                    longest,
-                };
-                let speedup = predict(&outputs, cost, choice.rule()).speedup;
-                if best.is_none_or(|(most, _)| speedup > most) {
-                    best = Some((speedup, choice));
-                }
-            }
-        }
-        Ok(best.map_or(
-            Self {
-                threshold: 0.5,
-                longest: LONGEST,
-            },
-            |(_, choice)| choice,
-        ))
+        let choices = (0..20).flat_map(|step| {
+            let threshold = step as f32 * 0.05;
+            let lengths = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, LONGEST];
+            lengths.map(|longest| Self { threshold, longest })
+        });
+        let otherwise = Self {
+            threshold: 0.5,
+            longest: LONGEST,
+        };
+        let outputs = classified(weights, outputs);
+        Ok(fastest(&outputs, cost, choices, Self::rule).unwrap_or(otherwise))
     }
 
     /// What it is predicted to give.
@@ -77,8 +67,7 @@ impl Choice {
         cost: f64,
     ) -> Result<Prediction> {
         check(cost)?;
-        let outputs = Classified::all(weights, outputs);
-        Ok(predict(&outputs, cost, self.rule()))
+        Ok(predict(&classified(weights, outputs), cost, self.rule()))
     }
 
     fn rule(self) -> impl Fn(&Drafted) -> bool {
@@ -86,29 +75,50 @@ impl Choice {
     }
 }
 
-impl Prediction {
-    /// The prediction of an oracle, which drafts as long as tokens are accepted.
-    ///
-    /// # Errors
-    /// As [`Choice::best`].
-    pub fn oracle(outputs: &[Output], cost: f64) -> Result<Self> {
-        check(cost)?;
-        let outputs = Classified::without(outputs);
-        Ok(predict(&outputs, cost, |draft| !draft.next))
+/// An output, of which is known what of it is accepted.
+pub trait Accepted {
+    /// Whether each of its tokens is accepted.
+    fn accepted(&self) -> impl Iterator<Item = bool>;
+}
+
+impl Accepted for Output {
+    fn accepted(&self) -> impl Iterator<Item = bool> {
+        self.0.iter().map(|token| token.accepted)
     }
 }
 
-/// What drafts of 0, 1, 2, … 20 tokens are predicted to give.
+/// What drafts of 0, 1, 2, … 20 tokens are predicted to give, and an oracle's, which drafts as long
+/// as tokens are accepted.
 ///
 /// # Errors
 /// As [`Choice::best`].
-pub fn static_lengths(outputs: &[Output], cost: f64) -> Result<Vec<Prediction>> {
+pub fn baselines(outputs: &[impl Accepted], cost: f64) -> Result<(Vec<Prediction>, Prediction)> {
     check(cost)?;
-    let outputs = Classified::without(outputs);
-    let lengths = 0..=LONGEST;
-    Ok(lengths
-        .map(|length| predict(&outputs, cost, |draft| draft.tokens >= length))
-        .collect())
+    let accepted = outputs.iter().map(Accepted::accepted);
+    let outputs: Vec<Classified> = accepted
+        .map(|tokens| Classified(tokens.map(|accepted| (1.0, accepted)).collect()))
+        .collect();
+    let fixed = (0..=LONGEST).map(|length| predict(&outputs, cost, |draft| draft.tokens >= length));
+    let oracle = predict(&outputs, cost, |draft| !draft.next);
+    Ok((fixed.collect(), oracle))
+}
+
+/// The first of the choices with the greatest predicted speed.
+pub(crate) fn fastest<C: Copy, R: Fn(&Drafted) -> bool>(
+    outputs: &[Classified],
+    cost: f64,
+    choices: impl IntoIterator<Item = C>,
+    rule: impl Fn(C) -> R,
+) -> Option<C> {
+    let mut best: Option<(f64, C)> = None;
+    for choice in choices {
+        let speedup = predict(outputs, cost, rule(choice)).speedup;
+        // Of no outputs it is not a number, and nothing is chosen.
+        if best.map_or(!speedup.is_nan(), |(most, _)| speedup > most) {
+            best = Some((speedup, choice));
+        }
+    }
+    best.map(|(_, choice)| choice)
 }
 
 pub(crate) fn check(cost: f64) -> Result<()> {
@@ -127,26 +137,10 @@ pub(crate) fn check(cost: f64) -> Result<()> {
 /// An output's tokens: the prediction, and whether each is accepted.
 pub(crate) struct Classified(pub(crate) Vec<(f32, bool)>);
 
-impl Classified {
-    fn all(weights: &ClassifierWeights, outputs: &[Output]) -> Vec<Self> {
-        let of = |output: &Output| {
-            let tokens = output.0.iter();
-            Self(
-                tokens
-                    .map(|token| (weights.probability(&token.features), token.accepted))
-                    .collect(),
-            )
-        };
-        outputs.iter().map(of).collect()
-    }
-
-    fn without(outputs: &[Output]) -> Vec<Self> {
-        let of = |output: &Output| {
-            let tokens = output.0.iter();
-            Self(tokens.map(|token| (1.0, token.accepted)).collect())
-        };
-        outputs.iter().map(of).collect()
-    }
+fn classified(weights: &ClassifierWeights, outputs: &[Output]) -> Vec<Classified> {
+    let token = |token: &Example| (weights.probability(&token.features), token.accepted);
+    let of = |output: &Output| Classified(output.0.iter().map(token).collect());
+    outputs.iter().map(of).collect()
 }
 
 #[derive(Default)]

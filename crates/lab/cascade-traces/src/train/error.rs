@@ -82,18 +82,16 @@ impl Error {
         )
     }
 
-    pub(crate) fn one_class(examples: usize, class: &str) -> Self {
-        Self::new(
-            ErrorKind::OneClass,
-            format!(
-                "all {examples} tokens to train on are {class}, so there is nothing to tell \
-                 apart; record other prompts, or use another drafter"
-            ),
-        )
-    }
-
     pub(crate) fn setting(what: &str, value: impl std::fmt::Display, cure: &str) -> Self {
         Self::new(ErrorKind::Setting, format!("{what} is {value}; {cure}"))
+    }
+
+    fn failed(what: &str, error: impl StdError + Send + Sync + 'static) -> Self {
+        let message = format!("the {what} failed: {error}");
+        Self {
+            source: Some(Box::new(error)),
+            ..Self::new(ErrorKind::Compute, message)
+        }
     }
 
     pub(crate) fn io(action: &str, file: &Path, source: std::io::Error) -> Self {
@@ -107,20 +105,12 @@ impl Error {
 
 impl From<cascade_core::Error> for Error {
     fn from(error: cascade_core::Error) -> Self {
-        let message = format!("the drafter failed: {error}");
-        Self {
-            source: Some(Box::new(error)),
-            ..Self::new(ErrorKind::Compute, message)
-        }
+        Self::failed("drafter", error)
     }
 }
 
 impl From<candle_core::Error> for Error {
     fn from(error: candle_core::Error) -> Self {
-        let message = format!("the computation failed: {error}");
-        Self {
-            source: Some(Box::new(error)),
-            ..Self::new(ErrorKind::Compute, message)
-        }
+        Self::failed("computation", error)
     }
 }

@@ -1,12 +1,12 @@
 //! What there is to learn from.
 
-use cascade_core::{Scorer, TokenTree};
+use cascade_core::Scorer;
 use cascade_engine::{classifier_features, CLASSIFIER_FEATURES, CLASSIFIER_WANT};
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::trace::Record;
+use crate::trace::{along, Record};
 use crate::train::{Error, Result};
 
 /// Tokens that are scored in one forward.
@@ -21,6 +21,13 @@ pub struct Example {
     pub accepted: bool,
 }
 
+impl Example {
+    /// 1 if it is accepted, 0 if not.
+    pub(crate) fn label(&self) -> f32 {
+        f32::from(u8::from(self.accepted))
+    }
+}
+
 /// The examples of one output, in the order of its tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output(pub Vec<Example>);
@@ -33,28 +40,24 @@ pub struct Output(pub Vec<Example>);
 /// Errors of the drafter.
 pub fn examples(drafter: &mut dyn Scorer, record: &Record) -> Result<Output> {
     let prompt = record.prompt();
-    drafter.set_source(&prompt.source)?;
     let room = match drafter.info().max_context {
         None => usize::MAX,
         Some(most) => (most + 1).saturating_sub(prompt.context.len()),
     };
     let output = &record.output[..record.output.len().min(room)];
-    let mut context = prompt.context;
     let mut examples = Vec::with_capacity(output.len());
-    for (piece, tokens) in output.chunks(PIECE).enumerate() {
-        // Row i is what the drafter says after i tokens of the piece.
-        let drafted = TokenTree::chain(tokens[..tokens.len() - 1].iter().copied());
-        let scores = drafter.score(&context, &drafted, CLASSIFIER_WANT)?;
+    let how = (PIECE, CLASSIFIER_WANT);
+    along(drafter, &prompt, output, how, |tokens, scores| {
         for (row, &token) in tokens.iter().enumerate() {
             let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
             let entropy = scores.entropy.as_ref().map_or(0.0, |entropy| entropy[row]);
             examples.push(Example {
-                features: classifier_features(top, entropy, piece * PIECE + row),
+                features: classifier_features(top, entropy, examples.len()),
                 accepted: scores.argmax[row] == token,
             });
         }
-        context.extend_from_slice(tokens);
-    }
+        Result::Ok(())
+    })?;
     Ok(Output(examples))
 }
 

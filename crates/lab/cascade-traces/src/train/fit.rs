@@ -42,17 +42,22 @@ pub trait Network {
 }
 
 /// How long and how fast to train.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) epochs: usize,
-    pub(crate) batch: usize,
-    pub(crate) learning_rate: f64,
-    pub(crate) patience: usize,
-    pub(crate) seed: u64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Epochs at most.
+    pub epochs: usize,
+    /// Examples of a step.
+    pub batch: usize,
+    /// The greatest learning rate; it falls along a cosine.
+    pub learning_rate: f64,
+    /// Epochs without a lesser loss on the outputs to choose by after which training stops.
+    pub patience: usize,
+    /// Seed of the first weights, of noise and of the order of the examples.
+    pub seed: u64,
     /// The share of the steps in which the learning rate rises.
-    pub(crate) warm_up: f64,
-    /// Weight decay.
-    pub(crate) decay: f64,
+    pub warm_up: f64,
+    /// Weight decay of AdamW; without it the optimiser is Adam.
+    pub decay: f64,
 }
 
 /// What an epoch gave.
@@ -109,6 +114,24 @@ pub(crate) fn check_rates(rates: &[(&'static str, f64)]) -> Result<()> {
         Some(&(what, value)) => Err(Error::setting(what, value, "give a number above 0")),
         None => Ok(()),
     }
+}
+
+/// Refuses examples with nothing to tell apart. Labels are probabilities of acceptance.
+pub(crate) fn check_classes(labels: impl Iterator<Item = f32> + Clone) -> Result<()> {
+    let class = match (
+        labels.clone().all(|p| p <= 0.0),
+        labels.clone().all(|p| p >= 1.0),
+    ) {
+        (true, _) => "rejected",
+        (_, true) => "accepted",
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "all {} tokens to train on are {class}, so there is nothing to tell apart; record other \
+         prompts, or use another drafter",
+        labels.count()
+    );
+    Err(Error::new(ErrorKind::OneClass, message))
 }
 
 /// A digest in hexadecimal digits.

@@ -30,14 +30,14 @@ mod optimiser;
 mod quality;
 mod training;
 
-pub use choice::{static_lengths, Choice, Prediction};
+pub use choice::{baselines, Accepted, Choice, Prediction};
 pub use drafter::{
     DraftAcceptance, Drafter, DrafterFile, DrafterKind, DrafterSettings, DrafterTexts,
     DrafterTraining, Position, Text,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use example::{examples, Example, Output, Split};
-pub use fit::{Epoch, Fit, Network};
+pub use fit::{Epoch, Fit, Network, Plan};
 pub use head::{
     Head, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Teacher,
 };

@@ -4,42 +4,37 @@ use candle_core::{Device, Tensor};
 use cascade_engine::{ClassifierWeights, CLASSIFIER_FEATURES};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::train::fit::{check_counts, check_rates, digits, Fit, Network, Plan};
+use crate::train::fit::{check_classes, check_counts, check_rates, digits, Fit, Network, Plan};
 use crate::train::quality::{all, Quality};
-use crate::train::{Error, Example, Result, Split};
+use crate::train::{Example, Result, Split};
 
 /// How to train.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Units of the hidden layer.
     pub units: usize,
-    /// Epochs at most.
-    pub epochs: usize,
-    /// Examples of a step.
-    pub batch: usize,
-    /// Learning rate of the first step; it falls along a cosine.
-    pub learning_rate: f64,
     /// Weight of rejected tokens in the loss; that of accepted ones is 1.
     pub reject_weight: f64,
-    /// Epochs without a lesser loss on the outputs to choose by after which training stops.
-    pub patience: usize,
-    /// Seed of the first weights and of the order of the examples.
-    pub seed: u64,
+    /// How long and how fast.
+    pub plan: Plan,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             units: 32,
-            epochs: 40,
-            batch: 256,
-            learning_rate: 1e-3,
             reject_weight: 1.0,
-            patience: 8,
-            seed: 0,
+            plan: Plan {
+                epochs: 40,
+                batch: 256,
+                learning_rate: 1e-3,
+                patience: 8,
+                seed: 0,
+                warm_up: 0.0,
+                decay: 0.0,
+            },
         }
     }
 }
@@ -64,15 +59,7 @@ impl<'a> Training<'a> {
     pub fn new(split: &'a Split, settings: Settings) -> Result<Self> {
         settings.check()?;
         let examples: Vec<&Example> = all(&split.training).collect();
-        let accepted = examples.iter().filter(|example| example.accepted).count();
-        let class = match accepted {
-            0 => Some("rejected"),
-            some if some == examples.len() => Some("accepted"),
-            _ => None,
-        };
-        if let Some(class) = class {
-            return Err(Error::one_class(examples.len(), class));
-        }
+        check_classes(examples.iter().map(|example| example.label()))?;
         let (mean, deviation) = moments(&examples);
         let network = Classifier {
             split,
@@ -83,7 +70,7 @@ impl<'a> Training<'a> {
         };
         let weights = first_weights(&settings)?;
         let fingerprint = fingerprint(split, &settings);
-        Self::start(network, settings.plan(), &weights, fingerprint)
+        Self::start(network, settings.plan, &weights, fingerprint)
     }
 
     /// The weights of the best epoch.
@@ -96,20 +83,8 @@ impl<'a> Training<'a> {
 }
 
 impl Settings {
-    fn plan(&self) -> Plan {
-        Plan {
-            epochs: self.epochs,
-            batch: self.batch,
-            learning_rate: self.learning_rate,
-            patience: self.patience,
-            seed: self.seed,
-            warm_up: 0.0,
-            decay: 0.0,
-        }
-    }
-
     fn check(&self) -> Result<()> {
-        self.plan().check()?;
+        self.plan.check()?;
         check_counts(&[("the number of units", self.units, 1, 4096)])?;
         check_rates(&[("the weight of rejected tokens", self.reject_weight)])
     }
@@ -137,7 +112,7 @@ impl<'a> Network for Classifier<'a> {
                 .iter()
                 .zip(self.mean.iter().zip(&self.deviation));
             inputs.extend(scaled.map(|(x, (mean, deviation))| (x - mean) / deviation));
-            labels.push(f32::from(u8::from(example.accepted)));
+            labels.push(example.label());
         }
         let weights = labels.iter().map(|y| y + (1.0 - y) * self.reject_weight);
         let weights = Tensor::from_iter(weights, &Device::Cpu)?;
@@ -195,7 +170,7 @@ fn moments(examples: &[&Example]) -> (Vec<f32>, Vec<f32>) {
 
 /// Uniform in ±1/√inputs; the biases 0.
 fn first_weights(settings: &Settings) -> Result<[Tensor; 4]> {
-    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.plan.seed);
     let units = settings.units;
     let mut uniform = |rows: usize, columns: usize| {
         let bound = 1.0 / (columns as f32).sqrt();
@@ -212,8 +187,19 @@ fn first_weights(settings: &Settings) -> Result<[Tensor; 4]> {
 }
 
 fn fingerprint(split: &Split, settings: &Settings) -> String {
-    let mut hash = Sha256::new();
-    hash.update(format!("{settings:?}"));
+    let (
+        Settings {
+            units,
+            reject_weight,
+            plan,
+        },
+        mut hash,
+    ) = (settings, Sha256::new());
+    hash.update(format!(
+        "Settings {{ units: {units}, epochs: {}, batch: {}, learning_rate: {:?}, reject_weight: {reject_weight:?}, \
+         patience: {}, seed: {} }}",
+        plan.epochs, plan.batch, plan.learning_rate, plan.patience, plan.seed
+    ));
     for part in [&split.training, &split.choice] {
         hash.update((part.len() as u64).to_le_bytes());
         for output in part {

@@ -5,7 +5,7 @@ use crate::trace::Record;
 /// Every second conversation, and the others: the turns of a conversation stay together, and both
 /// halves have all categories of a file that is sorted by them. With a single conversation, both
 /// are that one.
-pub fn halves(records: &[Record]) -> (Vec<&Record>, Vec<&Record>) {
+pub(super) fn halves(records: &[Record]) -> (Vec<&Record>, Vec<&Record>) {
     let mut ids: Vec<&str> = Vec::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for record in records {

@@ -2,13 +2,15 @@
 //! forwards take the times by which was searched.
 
 use cascade_config::{Assembly, Config, Drafter, ScheduleConfig};
-use cascade_engine::{Clock, GenerationOutput, Placement, VirtualClock};
+use cascade_engine::{Clock, Placement, VirtualClock};
 use serde::Serialize;
 
-use super::{best_alone, Prediction, Recordings, Setting, Space, Tuner};
+use super::search::best_alone;
+use super::simulate::{Prediction, Recordings, Setting};
+use super::{Space, Tuner};
+use crate::ratio::ByRecord;
 use crate::trace::{replay, Record, TraceScorer};
 use crate::Result;
-use cascade_eval::Bootstrap;
 
 /// What a way of drafting did on each half: replayed, not measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,88 +26,51 @@ pub struct Outcome {
     pub interval: Option<(f64, f64)>,
     /// SWI on the other half.
     pub swi: f64,
+}
+
+impl Outcome {
+    /// Plain decoding, to which speedups are relative.
+    const PLAIN: Self = Self {
+        searched_swi: 1.0,
+        searched_speedup: 1.0,
+        speedup: 1.0,
+        interval: Some((1.0, 1.0)),
+        swi: 1.0,
+    };
+}
+
+/// What settings are compared with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// What it did on each half.
+    #[serde(flatten)]
+    pub outcome: Outcome,
     /// What drafts.
-    #[serde(skip)]
+    #[serde(rename = "drafts")]
     pub name: String,
 }
 
 /// Replays both halves.
 pub(super) struct HeldOut<'a> {
-    tuner: &'a Tuner,
-    training: &'a [&'a Record],
-    held_out: &'a [&'a Record],
+    pub(super) tuner: &'a Tuner,
+    pub(super) training: &'a [&'a Record],
+    pub(super) held_out: &'a [&'a Record],
 }
 
-/// Counts of one half, and of each record its tokens and seconds.
-struct Replayed {
-    counted: Prediction,
-    records: Vec<(f64, f64)>,
-}
-
-impl Replayed {
-    fn new(models: usize) -> Self {
-        Self {
-            counted: Prediction {
-                tokens: 0,
-                calls: vec![0; models],
-                seconds: 0.0,
-            },
-            records: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, generation: &GenerationOutput, seconds: f64) {
-        let tokens = generation.tokens.len();
-        self.records.push((tokens as f64, seconds));
-        let counted = &mut self.counted;
-        counted.tokens += tokens as u64;
-        counted.seconds += seconds;
-        for (sum, model) in counted.calls.iter_mut().zip(&generation.models) {
-            *sum += model.usage.calls;
-        }
-    }
-
-    /// Times as fast as plain decoding on these records, with the target's time of one row.
-    fn speedup(&self, one: f64, records: impl IntoIterator<Item = usize>) -> f64 {
-        let sum =
-            |sum: (f64, f64), at: usize| (sum.0 + self.records[at].0, sum.1 + self.records[at].1);
-        let (tokens, seconds) = records.into_iter().fold((0.0, 0.0), sum);
-        tokens * one / seconds
-    }
-}
-
-impl<'a> HeldOut<'a> {
-    pub(super) fn new(
-        tuner: &'a Tuner,
-        training: &'a [&'a Record],
-        held_out: &'a [&'a Record],
-    ) -> Self {
-        Self {
-            tuner,
-            training,
-            held_out,
-        }
-    }
-
+impl HeldOut<'_> {
     pub(super) fn of_setting(&self, setting: &Setting) -> Result<Outcome> {
         let mut config = self.tuner.config.clone().with_schedule(setting.k.clone())?;
         config.lenience = setting.lenience;
-        self.outcome(format!("k {:?}", setting.k.rows()), &config)
+        self.outcome(&config)
     }
 
     /// What every setting must be compared with: plain decoding, each statistical drafter alone
     /// with its best length on the training half, the configuration as it is, and the online
     /// schedule.
-    pub(super) fn always(&self, recordings: &Recordings, space: &Space) -> Result<Vec<Outcome>> {
+    pub(super) fn always(&self, recordings: &Recordings, space: &Space) -> Result<Vec<Compared>> {
         let config = &self.tuner.config;
-        let mut outcomes = vec![Outcome {
-            name: "plain decoding".to_owned(),
-            searched_swi: 1.0,
-            searched_speedup: 1.0,
-            swi: 1.0,
-            speedup: 1.0,
-            interval: Some((1.0, 1.0)),
-        }];
+        let named = |name: String, outcome| Compared { outcome, name };
+        let mut compared = vec![named("plain decoding".to_owned(), Outcome::PLAIN)];
         let names = config.drafters().iter().map(Drafter::name);
         for (drafter, name) in names.enumerate() {
             if recordings.is_neural(drafter) {
@@ -115,40 +80,34 @@ impl<'a> HeldOut<'a> {
             if let Some(best) = best_alone(recordings, drafter, &space.statistical, times)? {
                 let tokens = best.setting.k.rows()[0][drafter];
                 let outcome = self.of_setting(&best.setting)?;
-                outcomes.push(Outcome {
-                    name: format!("{name} alone, {tokens} tokens"),
-                    ..outcome
-                });
+                compared.push(named(format!("{name} alone, {tokens} tokens"), outcome));
             }
         }
         if config.k().is_some() {
-            outcomes.push(self.outcome("the configuration".to_owned(), config)?);
+            compared.push(named("the configuration".to_owned(), self.outcome(config)?));
         }
         let mut online = config.clone().with_schedule(ScheduleConfig::Online)?;
         online.placement = Placement::Sequential;
-        outcomes.push(self.outcome("schedule: online".to_owned(), &online)?);
-        Ok(outcomes)
+        compared.push(named("schedule: online".to_owned(), self.outcome(&online)?));
+        Ok(compared)
     }
 
-    fn outcome(&self, name: String, config: &Config) -> Result<Outcome> {
-        let costs = self.tuner.times.of_one_row();
-        let one = costs[0];
-        let training = self.replay(config, self.training)?;
-        let held_out = self.replay(config, self.held_out)?;
-        let records = held_out.records.len();
+    fn outcome(&self, config: &Config) -> Result<Outcome> {
+        let times = &self.tuner.times;
+        let (costs, one) = (times.of_one_row(), times.target.seconds(1));
+        let (training, _) = self.replay(config, self.training)?;
+        let (held_out, records) = self.replay(config, self.held_out)?;
         Ok(Outcome {
-            name,
-            searched_swi: training.counted.swi(&costs),
-            searched_speedup: training.speedup(one, 0..training.records.len()),
-            swi: held_out.counted.swi(&costs),
-            speedup: held_out.speedup(one, 0..records),
-            interval: Bootstrap::default().interval(records, |chosen| {
-                held_out.speedup(one, chosen.iter().copied())
-            }),
+            searched_swi: training.swi(&costs),
+            searched_speedup: training.speedup(times),
+            swi: held_out.swi(&costs),
+            speedup: held_out.speedup(times),
+            interval: records.interval(|tokens, seconds| tokens * one / seconds),
         })
     }
 
-    fn replay(&self, config: &Config, records: &[&Record]) -> Result<Replayed> {
+    /// Counts of a half, and the tokens and seconds of each of its records.
+    fn replay(&self, config: &Config, records: &[&Record]) -> Result<(Prediction, ByRecord)> {
         let Tuner { trace, times, .. } = self.tuner;
         let clock = VirtualClock::default();
         let target = TraceScorer::target(trace)?.with_times(times.assumed(&clock, None));
@@ -158,13 +117,16 @@ impl<'a> HeldOut<'a> {
             .assemble(Assembly::of(config).target(target))?;
         let mut cascade = assembled.cascade;
         let options = config.generation.options();
-        let mut replayed = Replayed::new(1 + config.drafters().len());
+        let mut counted = Prediction::none(1 + config.drafters().len());
+        let mut by_record = ByRecord::default();
         for record in records {
             let before = clock.now();
             let generation = replay(&mut cascade, record, &options)?;
             let seconds = clock.now().saturating_sub(before).as_secs_f64();
-            replayed.add(&generation, seconds);
+            counted.add(&generation);
+            counted.seconds += seconds;
+            by_record.0.push((generation.tokens.len() as f64, seconds));
         }
-        Ok(replayed)
+        Ok((counted, by_record))
     }
 }

@@ -1,13 +1,15 @@
 //! Drafter outputs along a text of the target.
 
-use cascade_core::{Budget, Drafter, Prompt, Result, Sampling, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{Budget, Drafter, Prompt, Result, Sampling, Scorer, TokenId, Want};
+
+use crate::trace::{along, logits};
 
 /// Maximum rows of one forward: bounds the memory for logits.
 const ROWS: usize = 64;
 
 /// One drafter's outputs along a text.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Recorded {
+pub(super) enum Recorded {
     /// A neural drafter, after each prefix of the text.
     Neural {
         /// Its most probable token.
@@ -27,14 +29,14 @@ pub enum Recorded {
 
 /// A text of the target and each drafter's outputs along it, largest first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recording {
+pub(super) struct Recording {
     pub(super) tokens: Vec<TokenId>,
     pub(super) drafters: Vec<Recorded>,
 }
 
 impl Recording {
     /// Starts a recording of the target's text for a prompt, without drafters.
-    pub fn new(tokens: Vec<TokenId>) -> Self {
+    pub(super) fn new(tokens: Vec<TokenId>) -> Self {
         Self {
             tokens,
             drafters: Vec::new(),
@@ -42,7 +44,12 @@ impl Recording {
     }
 
     /// Records a statistical drafter as the next larger one: chains of at most `depth` tokens.
-    pub fn add_statistical(&mut self, drafter: &mut dyn Drafter, prompt: &Prompt, depth: usize) {
+    pub(super) fn add_statistical(
+        &mut self,
+        drafter: &mut dyn Drafter,
+        prompt: &Prompt,
+        depth: usize,
+    ) {
         drafter.set_source(&prompt.source);
         let mut context = prompt.context.clone();
         let mut chains = Vec::with_capacity(self.tokens.len());
@@ -60,36 +67,23 @@ impl Recording {
     ///
     /// # Errors
     /// Errors of the model.
-    pub fn add_neural(&mut self, scorer: &mut dyn Scorer, prompt: &Prompt) -> Result<()> {
-        scorer.set_source(&prompt.source)?;
-        let mut context = prompt.context.clone();
-        let mut choices = Vec::with_capacity(self.tokens.len());
-        let mut confidences = Vec::with_capacity(self.tokens.len());
+    pub(super) fn add_neural(&mut self, scorer: &mut dyn Scorer, prompt: &Prompt) -> Result<()> {
+        let (mut choices, mut confidences) = (Vec::new(), Vec::new());
         let smaller: Vec<&[TokenId]> = self.drafters.iter().filter_map(Recorded::choices).collect();
-        let mut others = vec![Vec::with_capacity(self.tokens.len()); smaller.len() + 1];
-        for chunk in self.tokens.chunks(ROWS) {
-            let tree = TokenTree::chain(chunk[..chunk.len() - 1].iter().copied());
-            let scores = scorer.score(&context, &tree, Want::LOGITS)?;
-            let at = choices.len();
-            let logits = scores
-                .logits
-                .iter()
-                .flat_map(|m| (0..m.rows()).map(|r| m.row(r)));
-            for (i, row) in logits.enumerate() {
-                let distribution = Sampling::PLAIN.distribution(row)?;
-                let choice = scores.argmax[i];
-                choices.push(choice);
-                confidences.push(distribution.probability(choice) as f32);
-                let asked = smaller
-                    .iter()
-                    .map(|choices| choices[at + i])
-                    .chain([chunk[i]]);
-                for (others, token) in others.iter_mut().zip(asked) {
+        let mut others = vec![Vec::new(); smaller.len() + 1];
+        let how = (ROWS, Want::LOGITS);
+        along(scorer, prompt, &self.tokens, how, |tokens, scores| {
+            for ((logits, &choice), &token) in logits(scores)?.zip(&scores.argmax).zip(tokens) {
+                let distribution = Sampling::PLAIN.distribution(logits)?;
+                let asked = smaller.iter().map(|choices| choices[confidences.len()]);
+                for (others, token) in others.iter_mut().zip(asked.chain([token])) {
                     others.push(distribution.probability(token) as f32);
                 }
+                choices.push(choice);
+                confidences.push(distribution.probability(choice) as f32);
             }
-            context.extend(chunk);
-        }
+            Result::Ok(())
+        })?;
         let recorded = Recorded::Neural {
             choices,
             confidences,
@@ -97,16 +91,6 @@ impl Recording {
         };
         self.drafters.insert(0, recorded);
         Ok(())
-    }
-
-    /// Number of tokens of the text.
-    pub fn len(&self) -> usize {
-        self.tokens.len()
-    }
-
-    /// Whether the text is empty.
-    pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
     }
 }
 

@@ -4,7 +4,8 @@ use cascade_engine::{Convention, KMatrix, Lenience, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Prediction, Recordings, Setting, Times};
+use super::simulate::{Prediction, Recordings, Setting};
+use super::Times;
 
 /// The search space.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +98,11 @@ fn without(rows: &[Vec<usize>], drafters: &[usize]) -> Vec<Vec<usize>> {
 ///
 /// # Errors
 /// As [`Recordings::predict`].
-pub fn search(recordings: &Recordings, space: &Space, times: &Times) -> Result<Vec<Candidate>> {
+pub(super) fn search(
+    recordings: &Recordings,
+    space: &Space,
+    times: &Times,
+) -> Result<Vec<Candidate>> {
     let mut searcher = Searcher {
         recordings,
         space,
@@ -117,7 +122,7 @@ pub fn search(recordings: &Recordings, space: &Space, times: &Times) -> Result<V
 ///
 /// # Errors
 /// As [`Recordings::predict`].
-pub fn best_alone(
+pub(super) fn best_alone(
     recordings: &Recordings,
     drafter: usize,
     tokens: &[usize],
@@ -304,7 +309,7 @@ fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::tune::Recording;
+    use crate::tune::recording::Recording;
     use cascade_core::toy::ToyScorer;
     use cascade_core::{Architecture, Prompt, Scorer, TokenId, TokenTree, Want};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cascade_engine::{Clock, KMatrix, Lenience, Options, VirtualClock};
+use cascade_engine::{Clock, GenerationOutput, KMatrix, Lenience, Options, VirtualClock};
 
+use super::recording::{Recorded, Recording};
 use super::{recorded, Times};
-use super::{Recorded, Recording};
 
 /// The settings of a cascade that a search varies.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +14,12 @@ pub struct Setting {
     pub k: KMatrix,
     /// λ of drafters' reviews of neural drafts.
     pub lenience: Lenience,
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "k {:?}, lenience {}", self.k.rows(), self.lenience)
+    }
 }
 
 /// Predicted counts for a setting.
@@ -29,6 +35,23 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Nothing yet, of a cascade of so many models.
+    pub(super) fn none(models: usize) -> Self {
+        Self {
+            tokens: 0,
+            calls: vec![0; models],
+            seconds: 0.0,
+        }
+    }
+
+    /// Counts tokens and calls of a generation.
+    pub(super) fn add(&mut self, generation: &GenerationOutput) {
+        self.tokens += generation.tokens.len() as u64;
+        for (calls, model) in self.calls.iter_mut().zip(&generation.models) {
+            *calls += model.usage.calls;
+        }
+    }
+
     /// Standardized walltime improvement: tokens · c(target) / Σ calls · c(model). `costs` are
     /// those of the target and of each drafter; 0 for statistical ones.
     ///
@@ -49,11 +72,6 @@ impl Prediction {
         self.tokens as f64 * times.target.seconds(1) / self.seconds
     }
 
-    /// Tokens per forward of the target.
-    pub fn mean_acceptance_length(&self) -> f64 {
-        self.tokens as f64 / self.calls[0] as f64
-    }
-
     /// Cost of drafting per token, in forwards of the target.
     pub fn drafting_per_token(&self, costs: &[f64]) -> f64 {
         let calls = self.calls.iter().zip(costs).skip(1);
@@ -64,13 +82,13 @@ impl Prediction {
 
 /// Recordings of several texts, all with the same drafters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recordings {
+pub(super) struct Recordings {
     texts: Vec<Arc<Recording>>,
 }
 
 impl Recordings {
     /// Recordings of these texts.
-    pub fn new(texts: Vec<Recording>) -> Self {
+    pub(super) fn new(texts: Vec<Recording>) -> Self {
         Self {
             texts: texts.into_iter().map(Arc::new).collect(),
         }
@@ -85,52 +103,38 @@ impl Recordings {
     ///
     /// # Errors
     /// If the K matrix does not have one row for each drafter.
-    pub fn predict(&self, setting: &Setting, times: &Times) -> cascade_engine::Result<Prediction> {
+    pub(super) fn predict(
+        &self,
+        setting: &Setting,
+        times: &Times,
+    ) -> cascade_engine::Result<Prediction> {
         let clock = VirtualClock::default();
-        let mut prediction = Prediction {
-            tokens: 0,
-            calls: vec![0; setting.k.size() + 1],
-            seconds: 0.0,
-        };
-        for text in self.texts.iter().filter(|text| !text.is_empty()) {
+        let mut prediction = Prediction::none(setting.k.size() + 1);
+        for text in self.texts.iter().filter(|text| !text.tokens.is_empty()) {
             let mut cascade = recorded::cascade(text, times, &clock)
                 .k_matrix(setting.k.clone())
                 .lenience(setting.lenience)
                 .max_nodes(usize::MAX)
                 .build()?;
-            let options = Options::default().with_max_new_tokens(text.len());
-            let output = cascade.generate_tokens(&recorded::prompt(), &options)?;
-            for (calls, model) in prediction.calls.iter_mut().zip(&output.models) {
-                *calls += model.usage.calls;
-            }
-            prediction.tokens += output.tokens.len() as u64;
+            let options = Options::default().with_max_new_tokens(text.tokens.len());
+            prediction.add(&cascade.generate_tokens(&recorded::prompt(), &options)?);
         }
         prediction.seconds = clock.now().as_secs_f64();
         Ok(prediction)
     }
 
-    /// Number of texts.
-    pub fn len(&self) -> usize {
-        self.texts.len()
-    }
-
-    /// Whether there is no text.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
     /// Tokens of all texts.
-    pub fn tokens(&self) -> usize {
-        self.texts.iter().map(|text| text.len()).sum()
+    pub(super) fn tokens(&self) -> usize {
+        self.texts.iter().map(|text| text.tokens.len()).sum()
     }
 
     /// Number of drafters.
-    pub fn drafters(&self) -> usize {
+    pub(super) fn drafters(&self) -> usize {
         self.texts.first().map_or(0, |text| text.drafters.len())
     }
 
     /// Whether drafter `j` is neural.
-    pub fn is_neural(&self, j: usize) -> bool {
+    pub(super) fn is_neural(&self, j: usize) -> bool {
         let recorded = self.texts.first().and_then(|text| text.drafters.get(j));
         matches!(recorded, Some(Recorded::Neural { .. }))
     }
@@ -304,7 +308,6 @@ mod tests {
         let prediction = recorded(&prompt, 30).predict(&setting, &times()).unwrap();
         assert!((prediction.speedup(&times()) - 1.0).abs() < 1e-6);
         assert_eq!(prediction.swi(&[11300.0, 220.0, 60.0, 0.0]), 1.0);
-        assert_eq!(prediction.mean_acceptance_length(), 1.0);
         assert_eq!(prediction.drafting_per_token(&[1.0, 0.1, 0.1, 0.0]), 0.0);
     }
 }

@@ -7,10 +7,14 @@ use cascade_config::{Config, DrafterModel, ModelPool};
 use cascade_core::{Drafter, Scorer};
 use serde::{Serialize, Serializer};
 
-use super::held_out::HeldOut;
-use super::{halves, search, Candidate, Outcome, Recording, Recordings, Setting, Space, Times};
-use crate::trace::{Record, Trace};
-use crate::{error, Error, Result};
+use super::halves::halves;
+use super::held_out::{Compared, HeldOut, Outcome};
+use super::recording::Recording;
+use super::search::{search, Candidate};
+use super::simulate::{Recordings, Setting};
+use super::{Space, Times};
+use crate::trace::{check_family, Record, Trace};
+use crate::{Error, Result};
 
 /// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;
@@ -58,7 +62,11 @@ impl Tuner {
         let drafters = pool
             .drafters(&config, &trace.header.tokenizer())
             .map_err(Error::from)?;
-        check_architecture(&config, &drafters, &trace)?;
+        for drafter in &drafters {
+            if let DrafterModel::Neural { model, .. } = drafter {
+                check_family(format_args!("{}: drafter", config.label), model, &trace)?;
+            }
+        }
         Ok(Self {
             times: times(&config, &trace, &drafters, &pool)?,
             trace: Arc::new(trace),
@@ -88,7 +96,11 @@ impl Tuner {
             return Ok(None);
         };
         let frontier = search(&recordings, space, &self.times)?;
-        let checks = HeldOut::new(self, &training, &held_out);
+        let checks = HeldOut {
+            tuner: self,
+            training: &training,
+            held_out: &held_out,
+        };
         let drafters = self.config.drafters();
         let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
             let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
@@ -110,11 +122,7 @@ impl Tuner {
             tokens: recordings.tokens(),
             own_predicted_swi: self.own_setting(&recordings)?,
             frontier: found.collect::<Result<_>>()?,
-            always: checks
-                .always(&recordings, space)?
-                .into_iter()
-                .map(Compared)
-                .collect(),
+            always: checks.always(&recordings, space)?,
         }))
     }
 
@@ -189,22 +197,6 @@ impl Recorded {
     }
 }
 
-fn check_architecture(config: &Config, drafters: &[DrafterModel], trace: &Trace) -> Result<()> {
-    for drafter in drafters {
-        let DrafterModel::Neural { model, .. } = drafter else {
-            continue;
-        };
-        let (found, needed) = (model.info().architecture, trace.header.architecture);
-        if found != needed {
-            return Err(error::other_family(
-                format_args!("{}: drafter {}", config.label, model.name),
-                format_args!("is {found}, and the target of {} {needed}", trace.label),
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// What a search found. Speedups and SWI are replayed, not measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tuned {
@@ -266,26 +258,6 @@ impl Serialize for Found {
             "tokens": prediction.tokens,
             "held_out": outcome,
         })
-        .serialize(serializer)
-    }
-}
-
-/// What settings are compared with.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Compared(pub Outcome);
-
-impl Serialize for Compared {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Named<'a> {
-            #[serde(flatten)]
-            outcome: &'a Outcome,
-            drafts: &'a str,
-        }
-        Named {
-            outcome: &self.0,
-            drafts: &self.0.name,
-        }
         .serialize(serializer)
     }
 }

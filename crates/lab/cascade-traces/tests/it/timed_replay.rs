@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
-use cascade_core::{Architecture, Fingerprint, Prompt, Scorer, TokenTree, Want};
+use cascade_core::{Architecture, Scorer, TokenTree, Want};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_eval::ErrorKind;
 use cascade_ngram::MaxGram;
 use cascade_traces::trace::{
-    replay, replay_timed, Header, LookupLog, Recorder, SimulatedDrafter, Subject,
-    TimedReplayScorer, Trace, TraceScorer,
+    replay, replay_timed, LookupLog, SimulatedDrafter, TimedReplayScorer, Trace, TraceScorer,
 };
+
+use crate::toy_trace;
 
 const VOCABULARY: usize = 16;
 
@@ -19,18 +20,11 @@ fn options() -> Options {
 }
 
 fn trace() -> Arc<Trace> {
-    let target = ToyScorer::target("target", VOCABULARY, 7);
-    let vocabulary = Fingerprint::from_stored("a toy's");
-    let options = options();
-    let architecture = Architecture::DecoderOnly;
-    let header = Header::measured("target", architecture, &vocabulary, VOCABULARY, &options);
-    let mut recorder = Recorder::new("target", target, [], None, &options).unwrap();
-    let prompt = Prompt {
-        context: vec![1, 2, 3],
-        ..Prompt::default()
-    };
-    let recorded = recorder.record(Subject::new("0"), &prompt, |_| {});
-    Arc::new(Trace::new("a toy", header, vec![recorded.unwrap().0]).unwrap())
+    toy_trace(
+        &ToyScorer::target("target", VOCABULARY, 7),
+        &[1, 2, 3],
+        &options(),
+    )
 }
 
 fn recorded() -> TraceScorer {

@@ -11,7 +11,7 @@ use cascade_core::{
     TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
-use cascade_eval::{Bootstrap, Error, ErrorKind};
+use cascade_eval::{Error, ErrorKind};
 use cascade_ngram::{MaxGram, PromptLookup};
 use cascade_traces::trace::{
     replay, Bounds, ExpectedAcceptance, Finish, FirstPicks, Header, Reader, Record, Recorder,
@@ -399,13 +399,11 @@ fn sampled_trace(architecture: Architecture, options: &Options, top: Option<usiz
     let mut header = Header::measured("toy", architecture, &name, VOCABULARY, options);
     header.eos = vec![EOS];
     let target = toy(architecture);
-    let mut recorder = match top {
-        None => Recorder::new("toy", target, [EOS], None, options).unwrap(),
-        Some(most) => {
-            header = header.with_top_probabilities(most);
-            Recorder::with_top_probabilities(most, "toy", target, [EOS], None, options).unwrap()
-        }
-    };
+    if let Some(most) = top {
+        header = header.with_top_probabilities(most);
+    }
+    let recorder = Recorder::with_top_probabilities(top, "toy", target, [EOS], None, options);
+    let mut recorder = recorder.unwrap();
     let records = prompts().into_iter().enumerate().map(|(index, tokens)| {
         let prompt = Prompt::new(architecture, tokens);
         recorder.set_seed(seed_of(options.seed, index as u64));
@@ -440,14 +438,8 @@ fn replays_of_samples_sample_as_the_recording_did() {
         error.to_string().contains("the outputs are samples"),
         "{error}"
     );
-    let greedy = Recorder::with_top_probabilities(
-        3,
-        "toy",
-        toy(Architecture::DecoderOnly),
-        [],
-        None,
-        &self::options(5),
-    );
+    let (target, plain) = (toy(Architecture::DecoderOnly), self::options(5));
+    let greedy = Recorder::with_top_probabilities(Some(3), "toy", target, [], None, &plain);
     let greedy = greedy.map(|_| ()).unwrap_err();
     assert_eq!(greedy.kind(), ErrorKind::Sampling);
     assert!(
@@ -561,7 +553,7 @@ fn expected_acceptance_is_the_mean_of_what_is_kept() {
         drafted,
     );
     assert!(all.drawn().unwrap().low >= all.coupled().unwrap().high);
-    let (low, high) = all.interval(Bootstrap::default()).unwrap();
+    let (low, high) = all.interval().unwrap();
     assert!(low < all.coupled().unwrap().low && all.coupled().unwrap().low < high);
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
-use cascade_core::{
-    Architecture, Fingerprint, HiddenLayer, HiddenLayers, Prompt, Scorer, TokenId, TokenTree, Want,
-};
+use cascade_core::{Architecture, HiddenLayer, HiddenLayers, Scorer, TokenId, TokenTree, Want};
 use cascade_engine::Options;
-use cascade_traces::trace::{Header, Recorder, Subject, Trace, TraceScorer, WithStates};
+use cascade_traces::trace::{Trace, TraceScorer, WithStates};
+
+use crate::toy_trace;
 
 const VOCABULARY: usize = 16;
 /// More than are read in one forward.
@@ -20,12 +20,7 @@ fn toy(architecture: Architecture) -> ToyScorer {
 
 fn recorded(architecture: Architecture) -> Arc<Trace> {
     let options = Options::default().with_max_new_tokens(TOKENS);
-    let vocabulary = Fingerprint::from_stored("a toy's");
-    let header = Header::measured("target", architecture, &vocabulary, VOCABULARY, &options);
-    let mut recorder = Recorder::new("target", toy(architecture), [], None, &options).unwrap();
-    let prompt = Prompt::new(architecture, PROMPT.to_vec());
-    let record = recorder.record(Subject::new("0"), &prompt, |_| {});
-    Arc::new(Trace::new("a toy", header, vec![record.unwrap().0]).unwrap())
+    toy_trace(&toy(architecture), &PROMPT, &options)
 }
 
 fn with_states(trace: &Arc<Trace>, model: ToyScorer) -> WithStates {

@@ -1,6 +1,9 @@
 //! The tags of HTML and of MediaWiki's extensions that may occur in wikitext, and what a reader
 //! sees of them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// How a tag is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
@@ -20,131 +23,51 @@ pub(super) enum Tag {
 /// The longest name below.
 pub(super) const LONGEST: usize = 20;
 
-/// Number of entries, and so of possible places.
-pub(super) const COUNT: usize = TAGS.len();
-
-/// The tag of a name in small letters, with its place in the list.
-pub(super) fn lookup(name: &str) -> Option<(usize, Tag)> {
-    let index = TAGS.binary_search_by_key(&name, |entry| entry.0).ok()?;
-    TAGS.get(index).map(|entry| (index, entry.1))
+/// The tag of a name in small letters, with that name.
+pub(super) fn lookup(name: &str) -> Option<(&'static str, Tag)> {
+    TAGS.get_key_value(name).map(|(&name, &tag)| (name, tag))
 }
 
-use Tag::{Block, Drop, Inline, Raw, Table};
+static TAGS: LazyLock<HashMap<&str, Tag>> = LazyLock::new(|| {
+    let groups = [
+        (INLINE, Tag::Inline),
+        (BLOCK, Tag::Block),
+        ("table", Tag::Table),
+        (DROP, Tag::Drop),
+        (RAW, Tag::Raw),
+    ];
+    let names = |(names, tag): (&'static str, Tag)| names.split(' ').map(move |name| (name, tag));
+    groups.into_iter().flat_map(names).collect()
+});
 
-/// Sorted by name. A name that is not here is text: "<someone@example.org>".
-const TAGS: [(&str, Tag); 101] = [
-    ("a", Inline),
-    ("abbr", Inline),
-    ("b", Inline),
-    ("bdi", Inline),
-    ("bdo", Inline),
-    ("big", Inline),
-    ("blockquote", Block),
-    ("br", Block),
-    ("caption", Block),
-    ("categorytree", Drop),
-    ("ce", Drop),
-    ("center", Block),
-    ("charinsert", Drop),
-    ("chem", Drop),
-    ("cite", Inline),
-    ("code", Inline),
-    ("data", Inline),
-    ("dd", Block),
-    ("del", Inline),
-    ("dfn", Inline),
-    ("div", Block),
-    ("dl", Block),
-    ("dt", Block),
-    ("dynamicpagelist", Drop),
-    ("em", Inline),
-    ("font", Inline),
-    ("gallery", Drop),
-    ("graph", Drop),
-    ("h1", Block),
-    ("h2", Block),
-    ("h3", Block),
-    ("h4", Block),
-    ("h5", Block),
-    ("h6", Block),
-    ("hiero", Drop),
-    ("hr", Block),
-    ("i", Inline),
-    ("imagemap", Drop),
-    ("img", Inline),
-    ("includeonly", Drop),
-    ("indicator", Drop),
-    ("inputbox", Drop),
-    ("ins", Inline),
-    ("kbd", Inline),
-    ("languages", Inline),
-    ("li", Block),
-    ("mapframe", Drop),
-    ("maplink", Drop),
-    ("mark", Inline),
-    ("math", Drop),
-    ("nobr", Inline),
-    ("noinclude", Inline),
-    ("nowiki", Raw),
-    ("ol", Block),
-    ("onlyinclude", Inline),
-    ("p", Block),
-    ("phonos", Drop),
-    ("poem", Block),
-    ("pre", Raw),
-    ("q", Inline),
-    ("rb", Inline),
-    ("rbc", Inline),
-    ("ref", Drop),
-    ("references", Drop),
-    ("rp", Inline),
-    ("rss", Drop),
-    ("rt", Inline),
-    ("rtc", Inline),
-    ("ruby", Inline),
-    ("s", Inline),
-    ("samp", Inline),
-    ("score", Drop),
-    ("script", Drop),
-    ("section", Inline),
-    ("small", Inline),
-    ("source", Raw),
-    ("span", Inline),
-    ("strike", Inline),
-    ("strong", Inline),
-    ("style", Drop),
-    ("sub", Inline),
-    ("sup", Inline),
-    ("syntaxhighlight", Raw),
-    ("table", Table),
-    ("tbody", Block),
-    ("td", Block),
-    ("templatedata", Drop),
-    ("templatestyles", Drop),
-    ("tfoot", Block),
-    ("th", Block),
-    ("thead", Block),
-    ("time", Inline),
-    ("timeline", Drop),
-    ("tr", Block),
-    ("translate", Inline),
-    ("tt", Inline),
-    ("tvar", Inline),
-    ("u", Inline),
-    ("ul", Block),
-    ("var", Inline),
-    ("wbr", Inline),
-];
+// A name that is not here is text: "<someone@example.org>".
+
+const INLINE: &str =
+    "a abbr b bdi bdo big cite code data del dfn em font i img ins kbd languages mark nobr \
+     noinclude onlyinclude q rb rbc rp rt rtc ruby s samp section small span strike strong \
+     sub sup time translate tt tvar u var wbr";
+
+const BLOCK: &str =
+    "blockquote br caption center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p poem tbody td \
+     tfoot th thead tr ul";
+
+const DROP: &str =
+    "categorytree ce charinsert chem dynamicpagelist gallery graph hiero imagemap includeonly \
+     indicator inputbox mapframe maplink math phonos ref references rss score script style \
+     templatedata templatestyles timeline";
+
+const RAW: &str = "nowiki pre source syntaxhighlight";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_and_no_name_is_too_long() {
-        assert!(TAGS.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        assert!(TAGS.iter().all(|entry| entry.0.len() <= LONGEST));
-        assert_eq!(lookup("br").map(|found| found.1), Some(Block));
+    fn every_name_is_listed_once_and_none_is_too_long() {
+        let listed = [INLINE, BLOCK, DROP, RAW].map(|names| names.split(' ').count());
+        assert_eq!(TAGS.len(), 1 + listed.iter().sum::<usize>());
+        assert!(TAGS.keys().all(|name| name.len() <= LONGEST));
+        assert_eq!(lookup("br"), Some(("br", Tag::Block)));
         assert_eq!(lookup("someone"), None);
     }
 }

@@ -20,26 +20,15 @@ const START: usize = 64 << 10;
 /// The longest page, with one revision, that is kept in memory.
 const LONGEST_PAGE: usize = 64 << 20;
 
-/// A tag at which a dump is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tag {
-    Dump,
-    DumpEnd,
-    SiteInfo,
-    SiteInfoEnd,
-    Page,
-    PageEnd,
-    Revision,
-}
-
-const TAGS: [(Tag, &str); 7] = [
-    (Tag::Dump, "<mediawiki"),
-    (Tag::DumpEnd, "</mediawiki>"),
-    (Tag::SiteInfo, "<siteinfo>"),
-    (Tag::SiteInfoEnd, "</siteinfo>"),
-    (Tag::Page, "<page>"),
-    (Tag::PageEnd, "</page>"),
-    (Tag::Revision, "<revision>"),
+/// The tags at which a dump is divided.
+const TAGS: [&str; 7] = [
+    "<mediawiki",
+    "</mediawiki>",
+    "<siteinfo>",
+    "</siteinfo>",
+    "<page>",
+    "</page>",
+    "<revision>",
 ];
 /// One byte less than the longest tag.
 const CUT_TAG: usize = "</mediawiki>".len() - 1;
@@ -140,20 +129,20 @@ impl<R: Read> Scanner<R> {
 
     /// Reads on to the end of the next page or of the description of the site.
     pub(super) fn next(&mut self) -> io::Result<Found> {
-        while let Some((tag, length)) = self.seek_tag()? {
-            if let Some(found) = self.pass(tag, length) {
+        while let Some(tag) = self.seek_tag()? {
+            if let Some(found) = self.pass(tag) {
                 return Ok(found);
             }
         }
         Ok(Found::End)
     }
 
-    /// Moves to the next tag, and returns which it is and its length; `None` at the end.
-    fn seek_tag(&mut self) -> io::Result<Option<(Tag, usize)>> {
+    /// Moves to the next tag, and returns which it is; `None` at the end.
+    fn seek_tag(&mut self) -> io::Result<Option<&'static str>> {
         loop {
-            if let Some((at, tag, length)) = find_tag(self.rest()) {
+            if let Some((at, tag)) = find_tag(self.rest()) {
                 self.advance(at);
-                return Ok(Some((tag, length)));
+                return Ok(Some(tag));
             }
             self.advance(self.rest().len().saturating_sub(CUT_TAG));
             if !self.fill()? {
@@ -164,28 +153,28 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Moves behind a tag. What opens an element counts as part of it, and so does what closes it.
-    fn pass(&mut self, tag: Tag, length: usize) -> Option<Found> {
+    fn pass(&mut self, tag: &str) -> Option<Found> {
         let (open, start) = (self.open, self.start);
         match (tag, open) {
-            (Tag::Dump, _) => (self.dump, self.open) = (Some(self.offset()), None),
-            (Tag::DumpEnd, _) => (self.dump, self.open) = (None, None),
-            (Tag::Page, _) => self.begin(Element::Page),
-            (Tag::SiteInfo, None) if self.dump.is_some() => self.begin(Element::SiteInfo),
-            (Tag::Revision, Some(Element::Page)) => self.begin_revision(),
+            ("<mediawiki", _) => (self.dump, self.open) = (Some(self.offset()), None),
+            ("</mediawiki>", _) => (self.dump, self.open) = (None, None),
+            ("<page>", _) => self.begin(Element::Page),
+            ("<siteinfo>", None) if self.dump.is_some() => self.begin(Element::SiteInfo),
+            ("<revision>", Some(Element::Page)) => self.begin_revision(),
             _ => {}
         }
-        self.advance(length);
+        self.advance(tag.len());
         let no_end = |reason| Some(Found::Bad(start, Skip::Malformed, reason));
         match (tag, open?) {
-            (Tag::Page | Tag::Dump, Element::Page) => {
+            ("<page>" | "<mediawiki", Element::Page) => {
                 no_end("there is no </page> before the next page")
             }
-            (Tag::DumpEnd, Element::Page) => no_end("there is no </page> before the end"),
-            (Tag::PageEnd, Element::Page) => {
+            ("</mediawiki>", Element::Page) => no_end("there is no </page> before the end"),
+            ("</page>", Element::Page) => {
                 self.open = None;
                 Some(self.page())
             }
-            (Tag::SiteInfoEnd, Element::SiteInfo) => {
+            ("</siteinfo>", Element::SiteInfo) => {
                 self.open = None;
                 Some(Found::SiteInfo)
             }
@@ -263,11 +252,12 @@ impl<R: Read> Scanner<R> {
     }
 }
 
-/// The first tag in a text, where it is and its length.
-fn find_tag(text: &[u8]) -> Option<(usize, Tag, usize)> {
+/// The first tag in a text, and where it is.
+fn find_tag(text: &[u8]) -> Option<(usize, &'static str)> {
     memchr_iter(b'<', text).find_map(|at| {
-        let here = |(_, tag): &&(Tag, &str)| text[at..].starts_with(tag.as_bytes());
-        let (tag, text) = TAGS.iter().find(here)?;
-        Some((at, *tag, text.len()))
+        let tag = TAGS
+            .iter()
+            .find(|tag| text[at..].starts_with(tag.as_bytes()))?;
+        Some((at, *tag))
     })
 }

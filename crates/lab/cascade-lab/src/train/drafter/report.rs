@@ -1,18 +1,15 @@
 //! What the training of a head that drafts gave.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
 use cascade_config::DeviceSpec;
-use cascade_reproduce::report::{Evidence, Figure, Figures, Report, Table};
+use cascade_reproduce::report::{Evidence, Figure, Figures, Table};
 use cascade_traces::train::{DraftAcceptance, DrafterKind, Epoch};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::fold::{self, folded};
-use crate::train::report::losses;
-use crate::{reproduce, terminal};
+use crate::train::report::{losses, outputs, Told};
 
 /// How acceptance was found.
 const REPLAYED: &str = "Drafts are chains of the head's most probable tokens behind every token of recorded outputs that are \
@@ -32,32 +29,24 @@ pub(super) struct Found<'a> {
 impl Found<'_> {
     /// Writes the report and a JSON file, and prints what they say.
     pub(super) fn tell(&self, folder: &Path, started: Timestamp) -> Result<()> {
-        let table = self.table()?;
-        let summary = self.summary();
-        let text = serde_json::to_string_pretty(&self.record())? + "\n";
-        cascade_core::fs::write(folder.join("drafter.json"), text.as_bytes())?;
-        let mut out = terminal::stdout();
-        let printed = folded(&table.to_markdown(), fold::width());
-        let manifest = reproduce::manifest(started, Some(DeviceSpec::Cpu));
-        let manifest = reproduce::finished(manifest);
-        let title = format!("A head of {} for {}", self.kind.name(), self.target);
-        let plot = losses(&self.history, Evidence::Replayed, "loss")?;
-        let caption =
-            "Loss by epoch; the weights of the least one on the outputs to choose by are kept.";
-        let report = Report::new(title, summary.clone(), manifest).table(table);
-        report.plot(plot, caption).write(folder)?;
-        writeln!(out, "{printed}\n{summary}\nwritten to {}", folder.display())?;
-        Ok(())
+        let told = Told {
+            title: format!("A head of {} for {}", self.kind.name(), self.target),
+            summary: self.summary(),
+            table: self.table()?,
+            plots: vec![losses(&self.history, Evidence::Replayed, "loss")?],
+            file: "drafter.json".to_owned(),
+            record: self.record(),
+        };
+        told.tell(folder, started, Some(DeviceSpec::Cpu))
     }
 
     fn record(&self) -> serde_json::Value {
-        let [training, choice, held_out] = self.outputs;
         let positions = self.held_out.positions.iter();
         json!({
             "target": self.target,
             "kind": self.kind,
             "best_epoch": self.best_epoch,
-            "outputs": { "training": training, "choice": choice, "held_out": held_out },
+            "outputs": outputs(self.outputs),
             "acceptance_by_position": positions.map(|position| position.share()).collect::<Vec<_>>(),
             "held_out": self.held_out,
         })
@@ -79,13 +68,8 @@ impl Found<'_> {
         let places = 1..=self.held_out.positions.len();
         let positions = self.held_out.positions.iter();
         let shares: Vec<Figure> = positions.map(|p| Figure::new(p.share())).collect();
-        let lengths: Vec<Figure> = places
-            .clone()
-            .map(|length| {
-                let tokens = self.held_out.tokens_per_forward(length);
-                Figure::new(tokens)
-            })
-            .collect();
+        let tokens = |length| Figure::new(self.held_out.tokens_per_forward(length));
+        let lengths: Vec<Figure> = places.clone().map(tokens).collect();
         let figures = |header: &str, all| Figures::new(header, Evidence::Replayed, all).decimals(3);
         Ok(Table::new(format!("Drafts for {}, held out", self.target))
             .labels("Token of a draft", places.map(|place| place.to_string()))?

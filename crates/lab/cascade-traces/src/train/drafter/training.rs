@@ -59,23 +59,12 @@ impl DrafterKind {
 }
 
 /// How to train a head that drafts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DrafterSettings {
     /// What is trained.
     pub kind: DrafterKind,
-    /// Epochs at most.
-    pub epochs: usize,
-    /// Texts of a step.
-    pub batch: usize,
-    /// Learning rate after the first twentieth of the steps, in which it rises; then it falls along
-    /// a cosine.
-    pub learning_rate: f64,
-    /// Weight decay of AdamW.
-    pub decay: f64,
-    /// Epochs without a lesser loss on the texts to choose by after which training stops.
-    pub patience: usize,
-    /// Seed of the first weights, of the noise and of the order of the texts.
-    pub seed: u64,
+    /// How long and how fast; batches are of texts.
+    pub plan: Plan,
 }
 
 impl DrafterSettings {
@@ -83,29 +72,20 @@ impl DrafterSettings {
     pub const fn new(kind: DrafterKind) -> Self {
         Self {
             kind,
-            epochs: 20,
-            batch: 8,
-            learning_rate: 1e-3,
-            decay: 0.01,
-            patience: 5,
-            seed: 0,
-        }
-    }
-
-    fn plan(&self) -> Plan {
-        Plan {
-            epochs: self.epochs,
-            batch: self.batch,
-            learning_rate: self.learning_rate,
-            patience: self.patience,
-            seed: self.seed,
-            warm_up: 0.05,
-            decay: self.decay,
+            plan: Plan {
+                epochs: 20,
+                batch: 8,
+                learning_rate: 1e-3,
+                patience: 5,
+                seed: 0,
+                warm_up: 0.05,
+                decay: 0.01,
+            },
         }
     }
 
     fn check(&self) -> Result<()> {
-        self.plan().check()?;
+        self.plan.check()?;
         let share = |what, value: f64| {
             if value.is_finite() && value >= 0.0 {
                 Ok(())
@@ -113,7 +93,7 @@ impl DrafterSettings {
                 Err(Error::setting(what, value, "give 0 or more"))
             }
         };
-        share("the weight decay", self.decay)?;
+        share("the weight decay", self.plan.decay)?;
         match self.kind {
             DrafterKind::Eagle {
                 inner,
@@ -221,9 +201,9 @@ impl<'a> DrafterTraining<'a> {
             output: matrix(&basis.output)?,
         };
         let head = head(&settings, basis);
-        let mut random = ChaCha8Rng::seed_from_u64(settings.seed);
+        let mut random = ChaCha8Rng::seed_from_u64(settings.plan.seed);
         let weights = head.first_weights(&shared, &mut random)?;
-        let plan = settings.plan();
+        let plan = settings.plan;
         let network = Drafter {
             texts,
             shared,
@@ -329,8 +309,12 @@ impl Shared {
 impl Drafter<'_> {
     fn fingerprint(&self, basis: &HeadBasis) -> String {
         let mut hash = Sha256::new();
-        let settings = &self.settings;
-        hash.update(format!("{settings:?} {}", self.texts.fingerprint));
+        let DrafterSettings { kind, plan } = &self.settings;
+        hash.update(format!(
+            "DrafterSettings {{ kind: {kind:?}, epochs: {}, batch: {}, learning_rate: {:?}, decay: {:?}, patience: {}, \
+             seed: {} }} {}",
+            plan.epochs, plan.batch, plan.learning_rate, plan.decay, plan.patience, plan.seed, self.texts.fingerprint
+        ));
         let numbers = basis.output.iter().chain(&basis.embedding);
         numbers.for_each(|x| hash.update(x.to_le_bytes()));
         digits(hash)
@@ -351,15 +335,17 @@ impl Network for Drafter<'_> {
         step: usize,
     ) -> Result<Option<(Tensor, usize)>> {
         // A resumed training draws what an uninterrupted one does.
-        let mut random = ChaCha8Rng::seed_from_u64(self.settings.seed);
+        let mut random = ChaCha8Rng::seed_from_u64(self.settings.plan.seed);
         random.set_stream(step as u64);
         self.head
             .loss(&self.shared, parameters, batch, Some(&mut random))
     }
 
     fn choice_loss(&self, parameters: &[Tensor]) -> Result<f64> {
-        mean_loss(&self.texts.split.choice, self.settings.batch, |batch| {
-            self.head.loss(&self.shared, parameters, batch, None)
-        })
+        mean_loss(
+            &self.texts.split.choice,
+            self.settings.plan.batch,
+            |batch| self.head.loss(&self.shared, parameters, batch, None),
+        )
     }
 }

@@ -4,7 +4,7 @@ use cascade_engine::{AcceptanceHead, HeadWeights};
 use serde::Serialize;
 
 use super::HeadOutput;
-use crate::train::choice::{check, predict, Classified, Drafted};
+use crate::train::choice::{check, fastest, predict, Accepted, Classified, Drafted};
 use crate::train::{Prediction, Result};
 
 /// The threshold of a head: drafts of 2 to 20 tokens end where the probability that one of them is
@@ -23,16 +23,9 @@ impl HeadChoice {
     /// A `cost` that is negative or not finite.
     pub fn best(weights: &HeadWeights, outputs: &[HeadOutput], cost: f64) -> Result<Self> {
         check(cost)?;
-        let outputs = classified(outputs, |state| weights.probability(state).unwrap_or(0.0));
+        let outputs = classified(weights, outputs);
         let choices = [0.1, 0.3, 0.5, 0.7, 0.9].map(|threshold| Self { threshold });
-        let mut best = (f64::NEG_INFINITY, choices[3]);
-        for choice in choices {
-            let speedup = predict(&outputs, cost, choice.rule()).speedup;
-            if speedup > best.0 {
-                best = (speedup, choice);
-            }
-        }
-        Ok(best.1)
+        Ok(fastest(&outputs, cost, choices, Self::rule).unwrap_or(choices[3]))
     }
 
     /// What it is predicted to give.
@@ -46,22 +39,7 @@ impl HeadChoice {
         cost: f64,
     ) -> Result<Prediction> {
         check(cost)?;
-        let outputs = classified(outputs, |state| weights.probability(state).unwrap_or(0.0));
-        Ok(predict(&outputs, cost, self.rule()))
-    }
-
-    /// What drafts of 0, 1, … 20 tokens are predicted to give, and an oracle's, which drafts as
-    /// long as tokens are accepted.
-    ///
-    /// # Errors
-    /// As [`best`](Self::best).
-    pub fn baselines(outputs: &[HeadOutput], cost: f64) -> Result<(Vec<Prediction>, Prediction)> {
-        check(cost)?;
-        let outputs = classified(outputs, |_| 1.0);
-        let lengths = 0..=AcceptanceHead::LONGEST;
-        let fixed = lengths.map(|length| predict(&outputs, cost, |draft| draft.tokens >= length));
-        let oracle = predict(&outputs, cost, |draft| !draft.next);
-        Ok((fixed.collect(), oracle))
+        Ok(predict(&classified(weights, outputs), cost, self.rule()))
     }
 
     /// After each token the rule knows of those before it.
@@ -73,14 +51,17 @@ impl HeadChoice {
     }
 }
 
-fn classified(outputs: &[HeadOutput], of: impl Fn(&[f32]) -> f32) -> Vec<Classified> {
+impl Accepted for HeadOutput {
+    fn accepted(&self) -> impl Iterator<Item = bool> {
+        self.accepted.iter().copied()
+    }
+}
+
+fn classified(weights: &HeadWeights, outputs: &[HeadOutput]) -> Vec<Classified> {
     let one = |output: &HeadOutput| {
-        let tokens = output.tokens().zip(&output.accepted);
-        Classified(
-            tokens
-                .map(|((state, _), &accepted)| (of(state), accepted))
-                .collect(),
-        )
+        let states = output.tokens().map(|(state, _)| state);
+        let said = states.map(|state| weights.probability(state).unwrap_or(0.0));
+        Classified(said.zip(output.accepted()).collect())
     };
     outputs.iter().map(one).collect()
 }

@@ -6,30 +6,23 @@ use candle_core::{Device, Tensor};
 use cascade_engine::{HeadLayer, HeadWeights};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{HeadExamples, HeadOutput};
-use crate::train::fit::{check_counts, check_rates, digits, mean_loss, Fit, Network, Plan};
-use crate::train::{Error, Quality, Result};
+use crate::train::fit::{
+    check_classes, check_counts, check_rates, digits, mean_loss, Fit, Network, Plan,
+};
+use crate::train::{Quality, Result};
 
 /// How to train a head; by default as the paper does.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HeadSettings {
     /// D: residual layers, each with its own weights.
     pub depth: usize,
     /// w_rej: weight of rejection in the loss; that of acceptance is 1.
     pub reject_weight: f64,
-    /// Epochs at most.
-    pub epochs: usize,
-    /// Outputs of a step.
-    pub batch: usize,
-    /// Learning rate of the first step; it falls along a cosine.
-    pub learning_rate: f64,
-    /// Epochs without a lesser loss on the outputs to choose by after which training stops.
-    pub patience: usize,
-    /// Seed of the first weights and of the order of the outputs.
-    pub seed: u64,
+    /// How long and how fast; batches are of outputs.
+    pub plan: Plan,
 }
 
 impl Default for HeadSettings {
@@ -37,11 +30,15 @@ impl Default for HeadSettings {
         Self {
             depth: 3,
             reject_weight: 6.0,
-            epochs: 3,
-            batch: 32,
-            learning_rate: 5e-5,
-            patience: 3,
-            seed: 0,
+            plan: Plan {
+                epochs: 3,
+                batch: 32,
+                learning_rate: 5e-5,
+                patience: 3,
+                seed: 0,
+                warm_up: 0.0,
+                decay: 0.0,
+            },
         }
     }
 }
@@ -62,8 +59,9 @@ impl<'a> HeadTraining<'a> {
     /// Examples of one class, with nothing to tell apart; an invalid setting.
     pub fn new(examples: &'a HeadExamples, settings: HeadSettings) -> Result<Self> {
         settings.check()?;
-        check_classes(&examples.split.training)?;
-        let plan = settings.plan();
+        let outputs = examples.split.training.iter();
+        check_classes(outputs.flat_map(|output| output.acceptance.iter().copied()))?;
+        let plan = settings.plan;
         let weights = first_weights(&settings, examples.size)?;
         let fingerprint = fingerprint(examples, &settings);
         let network = Head { examples, settings };
@@ -93,20 +91,8 @@ impl<'a> HeadTraining<'a> {
 }
 
 impl HeadSettings {
-    fn plan(&self) -> Plan {
-        Plan {
-            epochs: self.epochs,
-            batch: self.batch,
-            learning_rate: self.learning_rate,
-            patience: self.patience,
-            seed: self.seed,
-            warm_up: 0.0,
-            decay: 0.0,
-        }
-    }
-
     fn check(&self) -> Result<()> {
-        self.plan().check()?;
+        self.plan.check()?;
         check_counts(&[("the depth", self.depth, 0, 16)])?;
         check_rates(&[("the weight of rejected tokens", self.reject_weight)])
     }
@@ -161,9 +147,11 @@ impl Network for Head<'_> {
     }
 
     fn choice_loss(&self, parameters: &[Tensor]) -> Result<f64> {
-        mean_loss(&self.examples.split.choice, self.settings.batch, |batch| {
-            self.loss(parameters, batch, 0)
-        })
+        mean_loss(
+            &self.examples.split.choice,
+            self.settings.plan.batch,
+            |batch| self.loss(parameters, batch, 0),
+        )
     }
 }
 
@@ -187,7 +175,7 @@ fn read(parts: &[Tensor]) -> Result<HeadWeights> {
 
 /// Residual layers that begin as the identity, and a linear one that is uniform in ±1/√size.
 fn first_weights(settings: &HeadSettings, size: usize) -> Result<Vec<Tensor>> {
-    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.plan.seed);
     let bound = 1.0 / (size as f32).sqrt();
     let zeros = |n: usize| vec![0.0f32; n];
     let mut parts = Vec::new();
@@ -205,20 +193,20 @@ fn first_weights(settings: &HeadSettings, size: usize) -> Result<Vec<Tensor>> {
     Ok(parts)
 }
 
-fn check_classes(outputs: &[HeadOutput]) -> Result<()> {
-    let all = || outputs.iter().flat_map(|output| &output.acceptance);
-    let examples = all().count();
-    let class = match (all().all(|&p| p <= 0.0), all().all(|&p| p >= 1.0)) {
-        (true, _) => "rejected",
-        (_, true) => "accepted",
-        _ => return Ok(()),
-    };
-    Err(Error::one_class(examples, class))
-}
-
 fn fingerprint(examples: &HeadExamples, settings: &HeadSettings) -> String {
-    let mut hash = Sha256::new();
-    hash.update(format!("head {settings:?} {}", examples.size));
+    let (
+        HeadSettings {
+            depth,
+            reject_weight,
+            plan,
+        },
+        mut hash,
+    ) = (settings, Sha256::new());
+    hash.update(format!(
+        "head HeadSettings {{ depth: {depth}, reject_weight: {reject_weight:?}, epochs: {}, batch: {}, learning_rate: {:?}, \
+         patience: {}, seed: {} }} {}",
+        plan.epochs, plan.batch, plan.learning_rate, plan.patience, plan.seed, examples.size
+    ));
     for part in [&examples.split.training, &examples.split.choice] {
         hash.update((part.len() as u64).to_le_bytes());
         for output in part {

@@ -16,6 +16,8 @@ use cascade_traces::train::{
     DraftAcceptance, DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining, ErrorKind,
 };
 
+use super::{changed, killed, refused};
+
 /// Tokens of a text's output.
 const TOKENS: usize = 30;
 
@@ -74,13 +76,10 @@ fn texts(target: &Arc<Model>, records: &[Record], folder: &Path) -> DrafterTexts
 }
 
 fn settings(kind: DrafterKind) -> DrafterSettings {
-    DrafterSettings {
-        epochs: 6,
-        batch: 4,
-        learning_rate: 0.01,
-        patience: 6,
-        ..DrafterSettings::new(kind)
-    }
+    changed(DrafterSettings::new(kind), |settings| {
+        (settings.plan.epochs, settings.plan.patience) = (6, 6);
+        (settings.plan.batch, settings.plan.learning_rate) = (4, 0.01);
+    })
 }
 
 const KINDS: [DrafterKind; 2] = [
@@ -105,30 +104,12 @@ fn a_head_is_learned_and_a_killed_training_ends_with_the_same_bits() {
         let losses = [history[0], history[5]].map(|epoch| epoch.choice_loss);
         assert!(losses[1] < 0.9 * losses[0], "{kind:?}: {losses:?}");
         let file = folder.path().join(format!("{}.safetensors", kind.name()));
-        loop {
-            let mut part = DrafterTraining::new(&texts, &basis, settings(kind))
-                .unwrap()
-                .resumed(&file)
-                .unwrap();
-            if part.epoch().unwrap().is_none() {
-                assert_eq!(whole.files().unwrap(), part.files().unwrap());
-                assert_eq!(history, part.history());
-                break;
-            }
-            part.save(&file).unwrap();
-            // What an epoch that was not saved has learned is lost with it.
-            part.epoch().unwrap();
-        }
-        let other = DrafterSettings {
-            decay: 0.0,
-            ..settings(kind)
-        };
-        let refused = DrafterTraining::new(&texts, &basis, other)
-            .unwrap()
-            .resumed(&file)
-            .map(|_| ())
-            .unwrap_err()
-            .to_string();
+        let begun = || DrafterTraining::new(&texts, &basis, settings(kind)).unwrap();
+        let (part, _) = killed(begun, &file);
+        assert_eq!(whole.files().unwrap(), part.files().unwrap());
+        assert_eq!(history, part.history());
+        let other = changed(settings(kind), |settings| settings.plan.decay = 0.0);
+        let refused = refused(DrafterTraining::new(&texts, &basis, other), &file);
         assert!(refused.contains("other examples or settings"), "{refused}");
     }
 }
@@ -251,6 +232,7 @@ fn what_cannot_be_trained_is_refused_by_name() {
     let basis = target.head_basis().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let texts = texts(&target, &records(&target), folder.path());
+    let none = Path::new("none");
     let eagle = |steps, noise| DrafterKind::Eagle {
         inner: None,
         steps,
@@ -261,17 +243,12 @@ fn what_cannot_be_trained_is_refused_by_name() {
         (eagle(1, -1.0), "noise"),
         (DrafterKind::Medusa { heads: 17 }, "number of heads"),
     ] {
-        let refused = DrafterTraining::new(&texts, &basis, settings(kind))
-            .map(|_| ())
-            .unwrap_err()
-            .to_string();
+        let refused = refused(DrafterTraining::new(&texts, &basis, settings(kind)), none);
         assert!(refused.contains(word), "{refused}");
     }
     let mut wide = basis.clone();
     wide.size = 7;
-    let refused = DrafterTraining::new(&texts, &wide, settings(DrafterKind::EAGLE))
-        .map(|_| ())
-        .unwrap_err()
-        .to_string();
+    let eagle = DrafterTraining::new(&texts, &wide, settings(DrafterKind::EAGLE));
+    let refused = refused(eagle, none);
     assert!(refused.contains("width"), "{refused}");
 }

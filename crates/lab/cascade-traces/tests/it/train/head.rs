@@ -4,11 +4,13 @@ use cascade_core::toy::ToyScorer;
 use cascade_core::{HiddenLayer, Sampling, Scorer, TokenId, TokenTree, Want};
 use cascade_traces::trace::Record;
 use cascade_traces::train::{
-    ErrorKind, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Split,
-    Teacher,
+    baselines, ErrorKind, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings,
+    HeadTraining, Plan, Split, Teacher,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use super::{changed, killed, refused};
 
 const SIZE: usize = 6;
 
@@ -45,11 +47,14 @@ fn settings() -> HeadSettings {
     HeadSettings {
         depth: 2,
         reject_weight: 1.0,
-        epochs: 12,
-        batch: 8,
-        learning_rate: 0.01,
-        patience: 12,
-        seed: 4,
+        plan: Plan {
+            epochs: 12,
+            batch: 8,
+            learning_rate: 0.01,
+            patience: 12,
+            seed: 4,
+            ..HeadSettings::default().plan
+        },
     }
 }
 
@@ -60,45 +65,22 @@ fn a_training_that_is_killed_after_every_epoch_ends_with_the_same_bits() {
     while whole.epoch().unwrap().is_some() {}
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoint.safetensors");
-    let mut killed = 0;
-    loop {
-        let mut part = HeadTraining::new(&examples, settings())
-            .unwrap()
-            .resumed(&file)
-            .unwrap();
-        if part.epoch().unwrap().is_none() {
-            assert_eq!(whole.weights().unwrap(), part.weights().unwrap());
-            assert_eq!(whole.history(), part.history());
-            break;
-        }
-        part.save(&file).unwrap();
-        // What an epoch that was not saved has learned is lost with it.
-        part.epoch().unwrap();
-        killed += 1;
-    }
-    assert_eq!(killed, 12);
-    let other = HeadSettings {
-        reject_weight: 6.0,
-        ..settings()
-    };
-    let refused = HeadTraining::new(&examples, other)
-        .unwrap()
-        .resumed(&file)
-        .map(|_| ())
-        .unwrap_err()
-        .to_string();
+    let begun = || HeadTraining::new(&examples, settings()).unwrap();
+    let (part, killed) = killed(begun, &file);
+    assert_eq!(whole.weights().unwrap(), part.weights().unwrap());
+    assert_eq!((whole.history(), killed), (part.history(), 12));
+    let other = changed(settings(), |settings| settings.reject_weight = 6.0);
+    let refused = refused(HeadTraining::new(&examples, other), &file);
     assert!(refused.contains("other examples or settings"), "{refused}");
 }
 
 #[test]
 fn what_can_be_learned_is_learned_and_pays() {
     let examples = examples(7);
-    let settings = HeadSettings {
-        epochs: 40,
-        learning_rate: 0.02,
-        patience: 40,
-        ..settings()
-    };
+    let settings = changed(settings(), |settings| {
+        (settings.plan.epochs, settings.plan.patience) = (40, 40);
+        settings.plan.learning_rate = 0.02;
+    });
     let mut training = HeadTraining::new(&examples, settings).unwrap();
     while training.epoch().unwrap().is_some() {}
     let quality = training.held_out().unwrap();
@@ -109,7 +91,7 @@ fn what_can_be_learned_is_learned_and_pays() {
     let choice = HeadChoice::best(&weights, &examples.split.choice, 0.2).unwrap();
     let held_out = &examples.split.held_out;
     let head = choice.predicted(&weights, held_out, 0.2).unwrap();
-    let (fixed, oracle) = HeadChoice::baselines(held_out, 0.2).unwrap();
+    let (fixed, oracle) = baselines(held_out, 0.2).unwrap();
     // The rule drafts two tokens at least, as those do.
     assert!(head.speedup > fixed[2].speedup, "{head:?} {fixed:?}");
     assert!(oracle.speedup > head.speedup && oracle.discard_rate == 0.0);
@@ -121,10 +103,9 @@ fn what_can_be_learned_is_learned_and_pays() {
 fn rejections_weigh_more_where_that_is_asked_for() {
     let examples = examples(3);
     let mean = |reject_weight: f64| {
-        let settings = HeadSettings {
-            reject_weight,
-            ..settings()
-        };
+        let settings = changed(settings(), |settings| {
+            settings.reject_weight = reject_weight
+        });
         let mut training = HeadTraining::new(&examples, settings).unwrap();
         while training.epoch().unwrap().is_some() {}
         let weights = training.weights().unwrap();
@@ -322,20 +303,13 @@ fn what_cannot_be_trained_is_refused_by_name() {
         .unwrap_err();
     assert!(refused.to_string().contains("are accepted"), "{refused}");
     let examples = examples(2);
-    for bad in [
-        HeadSettings {
-            depth: 99,
-            ..settings()
-        },
-        HeadSettings {
-            batch: 0,
-            ..settings()
-        },
-        HeadSettings {
-            reject_weight: -1.0,
-            ..settings()
-        },
-    ] {
+    let changes: [fn(&mut HeadSettings); 3] = [
+        |settings| settings.depth = 99,
+        |settings| settings.plan.batch = 0,
+        |settings| settings.reject_weight = -1.0,
+    ];
+    for change in changes {
+        let bad = changed(settings(), change);
         let refused = HeadTraining::new(&examples, bad).map(|_| ()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Setting, "{refused}");
     }

@@ -3,15 +3,19 @@
 mod drafter;
 mod head;
 
+use std::path::Path;
+
 use cascade_core::{toy::ToyScorer, Prompt};
 use cascade_engine::{Cascade, Options, CLASSIFIER_FEATURES};
-use cascade_traces::trace::{Record, Recorder, Subject};
+use cascade_traces::trace::Record;
 use cascade_traces::train::{
-    examples, static_lengths, Choice, ErrorKind, Example, Output, Prediction, Quality, Settings,
-    Split, Training,
+    baselines, examples, Choice, ErrorKind, Example, Fit, Network, Output, Quality, Result,
+    Settings, Split, Training,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::toy_trace;
 
 /// Outputs whose tokens are accepted with a probability that their first feature is.
 fn outputs(count: usize, seed: u64) -> Vec<Output> {
@@ -36,25 +40,43 @@ fn outputs(count: usize, seed: u64) -> Vec<Output> {
 }
 
 fn settings() -> Settings {
-    Settings {
-        units: 8,
-        epochs: 12,
-        learning_rate: 0.01,
-        patience: 12,
-        ..Settings::default()
+    changed(Settings::default(), |settings| {
+        settings.units = 8;
+        (settings.plan.epochs, settings.plan.patience) = (12, 12);
+        settings.plan.learning_rate = 0.01;
+    })
+}
+
+/// Settings with a change.
+fn changed<S>(mut settings: S, change: impl FnOnce(&mut S)) -> S {
+    change(&mut settings);
+    settings
+}
+
+/// A training that is killed after every epoch, and resumed from a file to its end; how often.
+fn killed<N: Network>(begun: impl Fn() -> Fit<N>, file: &Path) -> (Fit<N>, usize) {
+    for killed in 0.. {
+        let mut part = begun().resumed(file).unwrap();
+        if part.epoch().unwrap().is_none() {
+            return (part, killed);
+        }
+        part.save(file).unwrap();
+        // What an epoch that was not saved has learned is lost with it.
+        part.epoch().unwrap();
     }
+    unreachable!("a training ends")
+}
+
+/// Why a training is not resumed from a file.
+fn refused<N: Network>(begun: Result<Fit<N>>, file: &Path) -> String {
+    let resumed = begun.and_then(|begun| begun.resumed(file));
+    resumed.map(|_| ()).unwrap_err().to_string()
 }
 
 fn record(prompt: &[u32]) -> Record {
     let options = Options::default().with_max_new_tokens(100);
     let target = ToyScorer::target("target", 16, 7);
-    let mut recorder = Recorder::new("target", target, [], None, &options).unwrap();
-    let prompt = Prompt {
-        context: prompt.to_vec(),
-        ..Prompt::default()
-    };
-    let (record, _) = recorder.record(Subject::new("0"), &prompt, |_| {}).unwrap();
-    record
+    toy_trace(&target, prompt, &options).records[0].clone()
 }
 
 #[test]
@@ -112,25 +134,13 @@ fn a_training_that_is_killed_after_every_epoch_ends_with_the_same_bits() {
     while whole.epoch().unwrap().is_some() {}
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoint.safetensors");
-    let mut killed = 0;
-    loop {
-        let mut part = Training::new(&split, settings())
-            .unwrap()
-            .resumed(&file)
-            .unwrap();
-        if part.epoch().unwrap().is_none() {
-            let bits = |w: &[f32]| w.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            let (a, b) = (whole.weights().unwrap(), part.weights().unwrap());
-            assert_eq!(bits(&a.hidden), bits(&b.hidden));
-            assert_eq!(bits(&a.output), bits(&b.output));
-            assert_eq!((a, whole.history()), (b, part.history()));
-            break;
-        }
-        part.save(&file).unwrap();
-        // What an epoch that was not saved has learned is lost with it.
-        part.epoch().unwrap();
-        killed += 1;
-    }
+    let begun = || Training::new(&split, settings()).unwrap();
+    let (part, killed) = killed(begun, &file);
+    let bits = |w: &[f32]| w.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let (a, b) = (whole.weights().unwrap(), part.weights().unwrap());
+    assert_eq!(bits(&a.hidden), bits(&b.hidden));
+    assert_eq!(bits(&a.output), bits(&b.output));
+    assert_eq!((a, whole.history()), (b, part.history()));
     assert_eq!(killed, 12);
 }
 
@@ -142,19 +152,10 @@ fn a_checkpoint_of_another_training_is_refused() {
     let mut training = Training::new(&split, settings()).unwrap();
     training.epoch().unwrap();
     training.save(&file).unwrap();
-    let refused = |split: &Split, settings: Settings| {
-        let resumed = Training::new(split, settings)
-            .unwrap()
-            .resumed(&file)
-            .map(|_| ());
-        resumed.unwrap_err().to_string()
-    };
+    let refused = |split: &Split, settings| refused(Training::new(split, settings), &file);
     let other = Split::new(outputs(40, 4), 3).unwrap();
     assert!(refused(&other, settings()).contains("other examples or settings"));
-    let slower = Settings {
-        learning_rate: 0.001,
-        ..settings()
-    };
+    let slower = changed(settings(), |settings| settings.plan.learning_rate = 0.001);
     assert!(refused(&split, slower).contains("other examples or settings"));
     let whole = std::fs::read(&file).unwrap();
     for cut in [0, 7, 100, whole.len() - 1] {
@@ -184,11 +185,10 @@ fn what_can_be_learned_is_learned_and_pays() {
     );
     let choice = Choice::best(&weights, &split.choice, 0.2).unwrap();
     let learned = choice.predicted(&weights, &split.held_out, 0.2).unwrap();
-    let fixed = static_lengths(&split.held_out, 0.2).unwrap();
+    let (fixed, oracle) = baselines(&split.held_out, 0.2).unwrap();
     let best = fixed.iter().map(|p| p.speedup).fold(0.0, f64::max);
     assert!(learned.speedup > best, "{learned:?} {best}");
     assert_eq!((fixed[0].speedup, fixed[0].discard_rate), (1.0, 0.0));
-    let oracle = Prediction::oracle(&split.held_out, 0.2).unwrap();
     assert!(oracle.speedup > learned.speedup && oracle.discard_rate == 0.0);
 }
 
@@ -200,12 +200,10 @@ fn a_training_stops_early_where_nothing_is_gained() {
         example.accepted = rng.random_bool(0.5);
     }
     let split = Split::new(noise, 3).unwrap();
-    let settings = Settings {
-        patience: 3,
-        epochs: 200,
-        learning_rate: 0.05,
-        ..settings()
-    };
+    let settings = changed(settings(), |settings| {
+        (settings.plan.epochs, settings.plan.patience) = (200, 3);
+        settings.plan.learning_rate = 0.05;
+    });
     let mut training = Training::new(&split, settings).unwrap();
     while training.epoch().unwrap().is_some() {}
     assert!(training.epochs() < 100, "{}", training.epochs());
@@ -222,26 +220,16 @@ fn what_cannot_be_trained_is_refused_by_name() {
     let refused = Training::new(&split, settings()).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("are accepted"), "{refused}");
     let split = Split::new(outputs(20, 2), 3).unwrap();
-    for bad in [
-        Settings {
-            units: 0,
-            ..settings()
-        },
-        Settings {
-            epochs: 0,
-            ..settings()
-        },
-        Settings {
-            learning_rate: f64::NAN,
-            ..settings()
-        },
-        Settings {
-            reject_weight: 0.0,
-            ..settings()
-        },
-    ] {
+    let changes: [fn(&mut Settings); 4] = [
+        |settings| settings.units = 0,
+        |settings| settings.plan.epochs = 0,
+        |settings| settings.plan.learning_rate = f64::NAN,
+        |settings| settings.reject_weight = 0.0,
+    ];
+    for change in changes {
+        let bad = changed(settings(), change);
         let refused = Training::new(&split, bad).map(|_| ()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Setting, "{refused}");
     }
-    assert!(static_lengths(&split.choice, -1.0).is_err());
+    assert!(baselines(&split.choice, -1.0).is_err());
 }

@@ -1,4 +1,8 @@
-//! Fitting weights to some recorded outputs, and judging them by others.
+//! Weights of the Max-Gram tree, fitted to recorded outputs.
+//!
+//! [`Fitting`] fits weights, and judges them by outputs that were held out. A recording cannot tell
+//! what the target would have said after rejected tokens, so drafters that learn from that draft
+//! without it here.
 
 use cascade_ngram::max_gram_tree::fit::{Fitter, Foreseen};
 use cascade_ngram::max_gram_tree::Weights;
