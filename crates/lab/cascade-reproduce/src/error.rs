@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Record,
     /// Shards that do not make up an experiment.
     Shards,
+    /// Numbers that a formula or a simulation cannot be of.
+    Theory,
     /// What models, drafters, datasets, traces or costs failed with.
     Run,
     /// What the system, or writing JSON, failed with.
@@ -121,6 +123,16 @@ impl Error {
     pub(crate) fn no_shards() -> Self {
         let message = "there is no shard to merge; give at least one folder of results";
         Self::new(ErrorKind::Shards, message)
+    }
+
+    pub(crate) fn theory(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Theory, message)
+    }
+
+    /// A simulation that is too short for a standard error.
+    pub(crate) fn too_few(steps: u64) -> Self {
+        let least = "a simulation takes at least 2 steps, or it has no standard error";
+        Self::theory(format!("{least}; {steps} were asked for"))
     }
 
     pub(crate) fn invalid(message: String) -> Self {

@@ -1,6 +1,6 @@
 //! The lengths that make a system fastest.
 
-use crate::theory::{Drafter, Horizontal, Segment, Speculative, System, Vertical};
+use super::systems::{Drafter, Horizontal, Segment, Speculative, System, Vertical};
 
 /// The fastest system that was found.
 #[derive(Clone, Debug, PartialEq)]
