@@ -119,12 +119,6 @@ impl Error {
         Self::new(ErrorKind::NotResumed, message)
     }
 
-    /// No shard was given to merge.
-    pub(crate) fn no_shards() -> Self {
-        let message = "there is no shard to merge; give at least one folder of results";
-        Self::new(ErrorKind::Shards, message)
-    }
-
     pub(crate) fn theory(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Theory, message)
     }

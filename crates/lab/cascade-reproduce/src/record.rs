@@ -107,16 +107,6 @@ pub struct Walltime {
     pub seconds: Vec<f64>,
 }
 
-impl crate::report::Record for Run {
-    fn index(&self) -> u64 {
-        self.index
-    }
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
 impl Run {
     /// The record of a generation, and of whether its text is complete.
     pub(crate) fn new(

@@ -8,8 +8,8 @@ use cascade_traces::CostTable;
 
 use crate::plan::Plan;
 use crate::record::Run;
-use crate::report::{Figure, Results};
-use crate::times::{forward_seconds, walltimes};
+use crate::report::Figure;
+use crate::results::{forward_seconds, walltimes, Results};
 use crate::{Definition, Metric, Result, Variant};
 
 /// How intervals are made, as tables say it.
@@ -31,7 +31,7 @@ impl Data {
         let plan = Plan::of_folder(folder)?;
         let definition = plan.definition_as_run()?;
         let variants = plan.variants_of(&definition)?;
-        let results = Results::<Run>::open(folder, &plan.experiment())?;
+        let results = Results::open(folder, plan.contents())?;
         let mut by_prompt: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
         for run in results.into_ordered() {
             by_prompt
