@@ -46,7 +46,7 @@ pub use evidence::Evidence;
 pub use figure::{Figure, Interval};
 pub use manifest::{Machine, Manifest, Sha256, Weights};
 pub use plot::{Axis, Bars, Line, Plot};
-pub use sample::{Sample, Token};
+pub use sample::Sample;
 pub use table::{Figures, Table};
 
 pub use crate::results::{is_result_file, refuse_foreign};

@@ -71,10 +71,11 @@ impl Study for RejectionsArgs {
             .map(|so_far| (so_far.runs as f64, figure(so_far)));
         let plot = Plot::lines(
             format!("Rejections, {}", named.name),
-            Axis::new("runs").log(),
+            Axis::new("runs"),
             Axis::new("rejections of a sequence"),
             vec![Line::new(name, Evidence::Simulated, points)],
         )?
+        .log()?
         .reference("Theorem 1", Evidence::Computed, computed.expected)?;
         Ok((plot, format!("Intervals: {NORMAL}.")))
     }
@@ -160,12 +161,14 @@ impl Study for BatchArgs {
         ];
         let plot = Plot::lines(
             format!("Rejections with several drafts, {}", named.name),
-            Axis::new("drafts").log(),
+            Axis::new("drafts"),
             Axis::new("rejections of a sequence"),
             lines,
         )?;
         let limit = rows.last().and_then(|row| row.computed);
-        let plot = plot.reference("limit", Evidence::Computed, limit.unwrap_or(0.0))?;
+        let plot = plot
+            .log()?
+            .reference("limit", Evidence::Computed, limit.unwrap_or(0.0))?;
         Ok((plot, format!("Intervals: {NORMAL}.")))
     }
 
