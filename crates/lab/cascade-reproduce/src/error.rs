@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// A result whose error is [`struct@Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why an experiment cannot be run, its results cannot be kept, or a report cannot be made of them.
 /// The message names the experiment, file, table or plot, what is wrong with it, and how to mend

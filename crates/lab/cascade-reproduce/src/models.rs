@@ -36,7 +36,7 @@ const MAX_NODES: usize = 256;
 
 /// The models of an experiment, each loaded once. A variant is a configuration of them, and every
 /// cascade has sessions of its own.
-pub struct Models {
+pub(crate) struct Models {
     pool: ModelPool,
     target: Answers,
     /// What every variant starts from: the target of the models' configuration in the settings of
@@ -90,7 +90,7 @@ impl Models {
     /// # Errors
     /// Models that cannot be loaded; an experiment that needs a drafter that the configuration does
     /// not have.
-    pub fn load(
+    pub(crate) fn load(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
@@ -105,7 +105,7 @@ impl Models {
     ///
     /// # Errors
     /// What [`load`](Self::load) fails with; a tokenizer that is not the recorded target's.
-    pub fn with_trace(
+    pub(crate) fn with_trace(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
@@ -203,7 +203,7 @@ impl Models {
     }
 
     /// Where figures of these models come from.
-    pub fn evidence(&self) -> Evidence {
+    pub(crate) fn evidence(&self) -> Evidence {
         match &self.target {
             Answers::Live(_) => Evidence::Measured,
             Answers::Recorded(..) => Evidence::Replayed,
@@ -211,7 +211,7 @@ impl Models {
     }
 
     /// How the target reads its prompt.
-    pub fn architecture(&self) -> Architecture {
+    pub(crate) fn architecture(&self) -> Architecture {
         match &self.target {
             Answers::Live(model) => model.info().architecture,
             Answers::Recorded(trace, _) => trace.header.architecture,
@@ -250,7 +250,7 @@ impl Models {
     ///
     /// # Errors
     /// What [`ModelPool::assemble`] fails with.
-    pub fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
+    pub(crate) fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
         let config = self.config(variant)?;
         let mut target = self.target()?;
         let rule = variant.setting.rule.as_ref();
@@ -431,7 +431,7 @@ impl Models {
     ///
     /// # Errors
     /// Files that cannot be read any more.
-    pub fn planned(&self) -> Result<Vec<PlannedModel>> {
+    pub(crate) fn planned(&self) -> Result<Vec<PlannedModel>> {
         let mut planned = vec![match &self.target {
             Answers::Live(model) => planned_model("target", model)?,
             Answers::Recorded(trace, _) => planned_trace(trace),

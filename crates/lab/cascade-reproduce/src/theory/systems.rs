@@ -304,6 +304,8 @@ pub struct Simulated {
     pub tokens_per_step: f64,
     /// Steps played.
     pub steps: u64,
+    /// Seed of the trials.
+    pub seed: u64,
 }
 
 /// Plays `steps` steps of `system`. The same seed gives the same result on every machine.
@@ -323,7 +325,7 @@ pub fn simulate(system: &impl System, steps: u64, seed: u64) -> Result<Simulated
         let step = system.step(&mut rng);
         sums.add(step.tokens as f64, step.walltime);
     }
-    Ok(sums.estimate(steps))
+    Ok(sums.estimate(steps, seed))
 }
 
 /// How many of `length` tokens a reviewer accepts before the first that it rejects.
@@ -356,7 +358,7 @@ impl Sums {
 
     /// The ratio of the means and its standard error (the usual linearisation, exact where all
     /// steps take the same time).
-    fn estimate(&self, steps: u64) -> Simulated {
+    fn estimate(&self, steps: u64, seed: u64) -> Simulated {
         let n = steps as f64;
         let ratio = self.t / self.w;
         let squares = self.tt - 2.0 * ratio * self.tw + ratio * ratio * self.ww;
@@ -366,6 +368,7 @@ impl Sums {
             standard_error: (variance / n).sqrt() / (self.w / n),
             tokens_per_step: self.t / n,
             steps,
+            seed,
         }
     }
 }
