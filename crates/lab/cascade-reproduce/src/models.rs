@@ -60,6 +60,9 @@ pub(crate) struct Models {
 /// Tokens before the forwards that are timed.
 const CONTEXT: usize = 64;
 
+/// A recording of the target, and its tokenizer if there is one.
+pub(crate) type Recording = (Arc<Trace>, Option<Tokenizer>);
+
 /// Where the target's answers come from.
 enum Answers {
     Live(Arc<LoadedModel>),
@@ -85,46 +88,30 @@ impl Answers {
 
 impl Models {
     /// Loads the models of a configuration: its target, its largest neural drafter as base and its
-    /// smallest as small, the table and the options of its Max-Gram.
+    /// smallest as small, the table and the options of its Max-Gram. In a replay a recording takes
+    /// the target's place, and a tokenizer is there to show tokens as text.
     ///
     /// # Errors
     /// Models that cannot be loaded; an experiment that needs a drafter that the configuration does
-    /// not have.
+    /// not have; a tokenizer that is not the recorded target's; a model that no file with costs is
+    /// of.
     pub(crate) fn load(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
+        recorded: Option<Recording>,
+        rules: TrainedRules,
     ) -> Result<Self> {
         let pool = config.pool(options);
-        let target = Answers::Live(pool.target(config)?);
-        Self::with_target(definition, config, pool, target)
-    }
-
-    /// The models of a replay: a recording takes the target's place. The tokenizer is there to show
-    /// tokens as text.
-    ///
-    /// # Errors
-    /// What [`load`](Self::load) fails with; a tokenizer that is not the recorded target's.
-    pub(crate) fn with_trace(
-        definition: &Definition,
-        config: &Config,
-        options: &AssembleOptions,
-        trace: Arc<Trace>,
-        tokenizer: Option<Tokenizer>,
-    ) -> Result<Self> {
-        if let Some(tokenizer) = &tokenizer {
-            check_tokenizer(&trace, tokenizer)?;
-        }
-        let target = Answers::Recorded(trace, tokenizer);
-        Self::with_target(definition, config, config.pool(options), target)
-    }
-
-    fn with_target(
-        definition: &Definition,
-        config: &Config,
-        pool: ModelPool,
-        target: Answers,
-    ) -> Result<Self> {
+        let target = match recorded {
+            None => Answers::Live(pool.target(config)?),
+            Some((trace, tokenizer)) => {
+                if let Some(tokenizer) = &tokenizer {
+                    check_tokenizer(&trace, tokenizer)?;
+                }
+                Answers::Recorded(trace, tokenizer)
+            }
+        };
         let mut drafters = drafters(definition, config)?;
         let vocabulary = target.vocabulary();
         let mut base = in_the_papers_settings(config);
@@ -153,7 +140,7 @@ impl Models {
                 .map(|(role, (_, head))| (role, head))
                 .collect(),
             table,
-            rules: TrainedRules::default(),
+            rules,
             assumed: definition.assumed,
             costs: None,
         })
@@ -166,11 +153,6 @@ impl Models {
             self.base.target.rule = Rule::Coupled;
         }
         self
-    }
-
-    /// The models with trained rules.
-    pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
-        Self { rules, ..self }
     }
 
     /// The models with costs of forwards from files, one of the target and of each neural drafter;

@@ -113,17 +113,15 @@ impl Experiment {
         options: &AssembleOptions,
         choice: &Choice,
     ) -> Result<Self> {
-        let sampling = if choice.sampled {
-            Some(definition.sampled.ok_or_else(|| {
+        let sampling = choice.sampled.then(|| {
+            definition.sampled.ok_or_else(|| {
                 let problem = "decodes greedily, as its paper does; leave --sampled out";
                 Error::request(&definition.name, problem)
-            })?)
-        } else {
-            None
-        };
+            })
+        });
+        let sampling = sampling.transpose()?;
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
-        let models = Models::load(definition, config, options)?
-            .with_rules(rules.clone())
+        let models = Models::load(definition, config, options, None, rules.clone())?
             .with_costs(&choice.costs)?;
         let prompts = Prompts::read(definition, choice, &models)?;
         let (label, all) = (&config.label, (models, rules));
@@ -140,19 +138,16 @@ impl Experiment {
         config: &Config,
         options: &AssembleOptions,
         choice: &Choice,
-        (trace, tokenizer): (Arc<Trace>, Option<Tokenizer>),
+        recorded: (Arc<Trace>, Option<Tokenizer>),
     ) -> Result<Self> {
         let definition = &definition.clone().on_recording();
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
-        let prompts = Prompts::of_trace(definition, choice, &trace);
+        let trace = &recorded.0;
+        let prompts = Prompts::of_trace(definition, choice, trace);
         let label = trace.label.clone();
-        let sampling = trace
-            .header
-            .sampling()
-            .map(SamplingSetting::of_recording)
-            .transpose()?;
-        let models = Models::with_trace(definition, config, options, trace, tokenizer)?
-            .with_rules(rules.clone())
+        let sampling = trace.header.sampling();
+        let sampling = sampling.map(SamplingSetting::of_recording).transpose()?;
+        let models = Models::load(definition, config, options, Some(recorded), rules.clone())?
             .with_costs(&choice.costs)?;
         let all = (models, rules);
         Self::new(definition, &label, (choice, sampling), all, prompts)
