@@ -71,6 +71,23 @@ enum Answers {
 }
 
 impl Answers {
+    fn recorded(trace: Arc<Trace>, tokenizer: Option<Tokenizer>) -> Result<Self> {
+        let expected = trace.header.tokenizer();
+        let other = tokenizer
+            .as_ref()
+            .filter(|tokenizer| tokenizer.fingerprint() != expected);
+        if let Some(tokenizer) = other {
+            let message = format!(
+                "{} was recorded with the tokenizer {expected}, and {} is {}; give the target's own with --tokenizer",
+                trace.label,
+                tokenizer.file(),
+                tokenizer.fingerprint()
+            );
+            return Err(Error::new(ErrorKind::Request, message));
+        }
+        Ok(Self::Recorded(trace, tokenizer))
+    }
+
     fn model(&self) -> Option<&Arc<LoadedModel>> {
         match self {
             Self::Live(model) => Some(model),
@@ -105,12 +122,7 @@ impl Models {
         let pool = config.pool(options);
         let target = match recorded {
             None => Answers::Live(pool.target(config)?),
-            Some((trace, tokenizer)) => {
-                if let Some(tokenizer) = &tokenizer {
-                    check_tokenizer(&trace, tokenizer)?;
-                }
-                Answers::Recorded(trace, tokenizer)
-            }
+            Some((trace, tokenizer)) => Answers::recorded(trace, tokenizer)?,
         };
         let mut drafters = drafters(definition, config)?;
         let vocabulary = target.vocabulary();
@@ -118,13 +130,9 @@ impl Models {
         base.label = format!("{} with {}", definition.name, config.label);
         let neural = load_drafters(&pool, &base, &drafters, &vocabulary)?;
         let heads = match target.model() {
-            Some(target) => heads(definition, config, &pool, target)?,
+            Some(target) => heads(definition, config, &pool, target, &mut drafters)?,
             None => BTreeMap::new(),
         };
-        let named = |(&role, (drafter, _)): (&Role, &(Drafter, _))| {
-            (role, drafter.clone().named(role.name()))
-        };
-        drafters.extend(heads.iter().map(named));
         let table = match drafters.get(&Role::Mag).and_then(bigram) {
             Some(locator) => Some(pool.table(locator, &vocabulary)?),
             None => None,
@@ -135,10 +143,7 @@ impl Models {
             base,
             drafters,
             neural,
-            heads: heads
-                .into_iter()
-                .map(|(role, (_, head))| (role, head))
-                .collect(),
+            heads,
             table,
             rules,
             assumed: definition.assumed,
@@ -512,38 +517,36 @@ fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, D
     Ok(drafters)
 }
 
-/// The heads that the rows of an experiment name and the models' configuration has, by their kinds.
+/// The heads that the rows of an experiment name and the models' configuration has, by their kinds;
+/// they are added to the drafters.
 fn heads(
     definition: &Definition,
     config: &Config,
     pool: &ModelPool,
     target: &LoadedModel,
-) -> Result<BTreeMap<Role, (Drafter, Arc<Head>)>> {
-    let mut heads = BTreeMap::new();
+    drafters: &mut BTreeMap<Role, Drafter>,
+) -> Result<BTreeMap<Role, Arc<Head>>> {
     let named = |role: &Role| {
-        definition
-            .rows
-            .iter()
-            .any(|row| row.drafters.contains(role))
+        let mut rows = definition.rows.iter();
+        rows.any(|row| row.drafters.contains(role))
     };
-    if !Role::HEADS.iter().any(named) {
-        return Ok(heads);
-    }
-    for drafter in config.drafters() {
-        let Drafter::Neural { model, .. } = drafter else {
-            continue;
+    let mut heads = BTreeMap::new();
+    let none = !Role::HEADS.iter().any(named);
+    for drafter in config.drafters().iter().filter(|_| !none) {
+        let model = match drafter {
+            Drafter::Neural { model, .. } if model.is_head => model,
+            _ => continue,
         };
-        if !model.is_head {
-            continue;
-        }
         let head = pool.head_of(model, &target.model)?;
         let role = match head.kind() {
             "Medusa" => Role::Medusa,
             _ => Role::Eagle,
         };
-        heads.entry(role).or_insert((drafter.clone(), head));
+        if named(&role) && !heads.contains_key(&role) {
+            drafters.insert(role, drafter.clone().named(role.name()));
+            heads.insert(role, head);
+        }
     }
-    heads.retain(|role, _| named(role));
     Ok(heads)
 }
 
@@ -607,20 +610,6 @@ fn no_costs(model: &str) -> Error {
 
 fn bigram(drafter: &Drafter) -> Option<&cascade_ngram::TableLocator> {
     drafter.settings::<MaxGramConfig>()?.bigram.as_ref()
-}
-
-fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
-    let (found, expected) = (tokenizer.fingerprint(), trace.header.tokenizer());
-    if found == expected {
-        Ok(())
-    } else {
-        let message = format!(
-            "{} was recorded with the tokenizer {expected}, and {} is {found}; give the target's own with --tokenizer",
-            trace.label,
-            tokenizer.file()
-        );
-        Err(Error::new(ErrorKind::Request, message))
-    }
 }
 
 /// A model with the hashes of all files that its answers depend on.

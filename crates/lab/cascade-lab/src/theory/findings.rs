@@ -32,6 +32,16 @@ pub(super) struct OutputArgs {
     json: bool,
 }
 
+impl OutputArgs {
+    /// Refuses a folder with results of anything else, before anything is computed.
+    fn check(&self) -> Result<()> {
+        match &self.out {
+            Some(folder) if !is_ours(folder)? => Ok(refuse_foreign(folder, &[])?),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Whether a folder has a report of this command, which may be replaced.
 fn is_ours(folder: &Path) -> Result<bool> {
     let Some(manifest) = Manifest::of_folder(folder)? else {
@@ -120,21 +130,10 @@ pub(super) fn show<S: Study>(
     out: &mut impl Write,
     started: Timestamp,
 ) -> Result<()> {
-    if let Some(folder) = output.out.as_deref() {
-        if !is_ours(folder)? {
-            refuse_foreign(folder, &[])?;
-        }
-    }
+    output.check()?;
     study.check()?;
     let all = chains.chains()?;
-    let (mut rows, mut plots) = (Vec::new(), Vec::new());
-    for named in &all {
-        let of_chain = study.rows(named, chains.runs)?;
-        if plots.is_empty() {
-            plots.push(study.plot(named, &of_chain)?);
-        }
-        rows.extend(of_chain);
-    }
+    let (rows, plots) = played(study, &all, chains.runs)?;
     let table = study.table(&chains.described(&all), &rows)?;
     let summary = study.summary(&rows);
     if output.json {
@@ -150,14 +149,30 @@ pub(super) fn show<S: Study>(
     };
     let manifest = reproduce::manifest(started, Some(DeviceSpec::Cpu));
     let report = Report::new(S::TITLE, summary, reproduce::finished(manifest)).table(table);
-    let report = plots
-        .into_iter()
-        .fold(report, |report, (plot, caption)| report.plot(plot, caption));
+    let plots = plots.into_iter();
+    let report = plots.fold(report, |report, (plot, caption)| report.plot(plot, caption));
     report.write(folder)?;
     if !output.json {
         writeln!(out, "written to {}", folder.display())?;
     }
     Ok(())
+}
+
+/// The lines of all chains, and a plot of those of the first.
+fn played<S: Study>(
+    study: &S,
+    all: &[Named],
+    runs: u64,
+) -> Result<(Vec<Row<S::Details>>, Vec<Captioned>)> {
+    let (mut rows, mut plots) = (Vec::new(), Vec::new());
+    for named in all {
+        let of_chain = study.rows(named, runs)?;
+        if plots.is_empty() {
+            plots.push(study.plot(named, &of_chain)?);
+        }
+        rows.extend(of_chain);
+    }
+    Ok((rows, plots))
 }
 
 /// A table that begins with chains, rules if they have a header, and formula beside runs.
