@@ -141,7 +141,8 @@ impl Plan {
     /// # Errors
     /// See [`definition`](Self::definition).
     pub(crate) fn variants_of(&self, definition: &Definition) -> Result<Vec<Variant>> {
-        let mut all = definition.variants_with(|name| trained::has(&self.rules, name))?;
+        let mut all =
+            definition.variants_with(|name| trained::find(&self.rules, name).is_some())?;
         if definition.kind == Kind::Drafters {
             all.retain(|variant| self.lacks(&variant.drafters).is_none());
         }

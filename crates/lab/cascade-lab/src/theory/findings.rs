@@ -159,11 +159,9 @@ pub(super) fn show<S: Study>(
 }
 
 /// The lines of all chains, and a plot of those of the first.
-fn played<S: Study>(
-    study: &S,
-    all: &[Named],
-    runs: u64,
-) -> Result<(Vec<Row<S::Details>>, Vec<Captioned>)> {
+type Played<S> = (Vec<Row<<S as Study>::Details>>, Vec<Captioned>);
+
+fn played<S: Study>(study: &S, all: &[Named], runs: u64) -> Result<Played<S>> {
     let (mut rows, mut plots) = (Vec::new(), Vec::new());
     for named in all {
         let of_chain = study.rows(named, runs)?;
