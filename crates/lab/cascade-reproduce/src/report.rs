@@ -1,9 +1,8 @@
 //! Results of experiments: records, tables, plots and reports that open offline.
 //!
 //! A report is made of [`Table`]s, [`Plot`]s and [`Sample`]s, records its provenance in a
-//! [`Manifest`]. This module knows nothing of
-//! models, cascades or datasets: callers turn their measurements into [`Figure`]s, values with
-//! confidence intervals.
+//! [`Manifest`]. This module knows nothing of models, cascades or datasets: callers turn their
+//! measurements into [`Figure`]s, values with confidence intervals.
 //!
 //! Every figure belongs to one kind of [`Evidence`]. A column of a table and a series of a plot
 //! have one, and their figures have none, so that kinds cannot be mixed in a column.
