@@ -2,7 +2,6 @@
 //! simulated.
 
 mod args;
-mod batch;
 mod chains;
 mod ewif;
 mod findings;
@@ -16,11 +15,11 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use self::args::{HorizontalArgs, SpeculativeArgs, Table1Args, VerticalArgs};
-use self::batch::BatchArgs;
 use self::chains::ChainArgs;
+use self::findings::show;
 use self::front::FrontArgs;
 use self::lengths::LengthsArgs;
-use self::rejections::RejectionsArgs;
+use self::rejections::{BatchArgs, RejectionsArgs};
 use crate::exit::ExitCode;
 use crate::terminal;
 
@@ -74,10 +73,12 @@ pub(crate) fn run(command: TheoryCommand) -> Result<ExitCode> {
             ewif::horizontal(&args)?.print(&mut out, args.output.json)?;
         }
         TheoryCommand::Table1(args) => table1::print(&mut out, &args)?,
-        TheoryCommand::Rejections(args) => args.run()?.show(&mut out, &args.output, started)?,
-        TheoryCommand::Batch(args) => args.run()?.show(&mut out, &args.output, started)?,
-        TheoryCommand::Front(args) => args.run()?.show(&mut out, &args.output, started)?,
-        TheoryCommand::Mdp(args) => args.run()?.show(&mut out, &args.output, started)?,
+        TheoryCommand::Rejections(args) => {
+            show(&args, &args.chains, &args.output, &mut out, started)?
+        }
+        TheoryCommand::Batch(args) => show(&args, &args.chains, &args.output, &mut out, started)?,
+        TheoryCommand::Front(args) => show(&args, &args.chains, &args.output, &mut out, started)?,
+        TheoryCommand::Mdp(args) => show(&args, &args.chains, &args.output, &mut out, started)?,
         TheoryCommand::Chain(args) => args.print(&mut out)?,
     }
     Ok(ExitCode::SUCCESS)

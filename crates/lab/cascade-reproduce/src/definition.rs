@@ -1,6 +1,7 @@
 //! Experiments as files under `configs/reproduce/`.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 
 use cascade_config::{from_yaml, LARGEST_CONFIG};
@@ -335,25 +336,6 @@ pub struct PaperFigure {
     pub setting: Setting,
 }
 
-/// What is wrong with an experiment, and how to mend it.
-struct Flaw {
-    problem: String,
-    cure: String,
-}
-
-impl Flaw {
-    fn new(problem: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self {
-            problem: problem.into(),
-            cure: cure.into(),
-        }
-    }
-
-    fn when(wrong: bool, problem: &str, cure: &str) -> Option<Self> {
-        wrong.then(|| Self::new(problem, cure))
-    }
-}
-
 impl Definition {
     /// The experiments that are part of the program.
     ///
@@ -426,67 +408,66 @@ impl Definition {
             return Ok(());
         }
         self.variants()?;
-        match self.flaw() {
-            None => Ok(()),
-            Some(flaw) => Err(self.wrong(&flaw)),
+        self.check_metrics()?;
+        self.check_rows()?;
+        if let Some(Err(problem)) = self.sampled.map(SamplingSetting::decoding) {
+            let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
+            return Err(self.wrong(format!("`sampled`: {problem}"), cure));
+        }
+        if self.kind != Kind::Replay {
+            self.check_live()?;
+        }
+        let mut named = self.stands_for.iter().flat_map(|pair| [pair.0, pair.1]);
+        if let Some(name) = named.find(|name| !self.datasets.contains(name)) {
+            let problem = format!("`stands_for` names {name}, which is none of its datasets");
+            return Err(self.wrong(problem, "name datasets of `datasets` on both sides"));
+        }
+        let problem = "`max_new_tokens` is missing";
+        self.ensure(self.max_new_tokens > 0, problem, "give 1 or more")
+    }
+
+    fn wrong(&self, problem: impl Display, cure: impl Display) -> Error {
+        Error::at(
+            ErrorKind::Definition,
+            &self.name,
+            format!("{problem}; {cure}"),
+        )
+    }
+
+    fn ensure(&self, right: bool, problem: impl Display, cure: &str) -> Result<()> {
+        if right {
+            Ok(())
+        } else {
+            Err(self.wrong(problem, cure))
         }
     }
 
-    fn flaw(&self) -> Option<Flaw> {
-        let of_kind = || match self.kind {
-            Kind::Lengths => self.lengths_flaw(),
-            Kind::Drafters => self.schedule_flaw(),
-            _ => self.rule_flaw(),
-        };
-        self.metric_flaw()
-            .or_else(|| self.criterion_flaw())
-            .or_else(of_kind)
-            .or_else(|| self.sampling_flaw())
-            .or_else(|| self.live_flaw())
-            .or_else(|| self.dataset_flaw())
-            .or_else(|| {
-                let cure = "give 1 or more";
-                Flaw::when(
-                    self.max_new_tokens == 0,
-                    "`max_new_tokens` is missing",
-                    cure,
-                )
-            })
-    }
-
-    fn sampling_flaw(&self) -> Option<Flaw> {
-        let problem = self.sampled?.decoding().err()?;
-        let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
-        Some(Flaw::new(format!("`sampled`: {problem}"), cure))
-    }
-
-    fn dataset_flaw(&self) -> Option<Flaw> {
-        let mut named = self.stands_for.iter().flat_map(|pair| [pair.0, pair.1]);
-        let name = named.find(|name| !self.datasets.contains(name))?;
-        let problem = format!("`stands_for` names {name}, which is none of its datasets");
-        Some(Flaw::new(
-            problem,
-            "name datasets of `datasets` on both sides",
-        ))
+    /// Refuses a row that was found.
+    fn refuse(&self, row: Option<&Row>, problem: &str, cure: &str) -> Result<()> {
+        row.map_or(Ok(()), |row| {
+            Err(self.wrong(format!("`{}` {problem}", row.algorithm), cure))
+        })
     }
 
     /// Experiments other than replays begin with plain decoding, and name models and prompts.
-    fn live_flaw(&self) -> Option<Flaw> {
-        if self.kind == Kind::Replay {
-            return None;
-        }
-        let first_is_plain = |rows: &[Row]| rows.first().is_some_and(Row::is_plain);
+    fn check_live(&self) -> Result<()> {
         let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
-        let plain = first_is_plain(&self.rows) && recorded.is_none_or(|rows| first_is_plain(rows));
-        let first = "begin with plain decoding, which all others are compared with";
-        let models = "name the configurations for `demo` and `paper`";
-        let no_prompts = self.datasets.is_empty() || self.samples == 0;
-        Flaw::when(!plain, "the first row has drafters", first)
-            .or_else(|| Flaw::when(self.models.is_none(), "`models` is missing", models))
-            .or_else(|| {
-                let cure = "give `datasets` and `samples`";
-                Flaw::when(no_prompts, "it has no prompts", cure)
-            })
+        let mut all = std::iter::once(&self.rows).chain(recorded);
+        self.ensure(
+            all.all(|rows| rows.first().is_some_and(Row::is_plain)),
+            "the first row has drafters",
+            "begin with plain decoding, which all others are compared with",
+        )?;
+        self.ensure(
+            self.models.is_some(),
+            "`models` is missing",
+            "name the configurations for `demo` and `paper`",
+        )?;
+        self.ensure(
+            !self.datasets.is_empty() && self.samples > 0,
+            "it has no prompts",
+            "give `datasets` and `samples`",
+        )
     }
 
     /// The rows that it has for recordings.
@@ -499,101 +480,90 @@ impl Definition {
         self.rows.iter().chain(self.recorded_rows())
     }
 
-    fn metric_flaw(&self) -> Option<Flaw> {
+    fn check_metrics(&self) -> Result<()> {
         let known = match self.kind {
             Kind::Lengths => &Metric::OF_LENGTHS[..],
             _ => &Metric::OF_CASCADES[..],
         };
-        let metric = self.metrics.iter().find(|metric| !known.contains(metric))?;
-        let key = metric.key();
-        let problem = format!("`metrics` has {key}, which does not compare these rows");
-        let known: Vec<String> = known.iter().map(|metric| metric.key()).collect();
-        Some(Flaw::new(
-            problem,
-            format!("give those of {}", known.join(", ")),
-        ))
-    }
-
-    /// Only live runs that compare lengths have times to choose by.
-    fn criterion_flaw(&self) -> Option<Flaw> {
-        let live = self.rows.iter().filter(|_| self.kind != Kind::Lengths);
-        let mut rows = live.chain(self.recorded_rows());
-        let row = rows.find(|row| row.chosen_by == Criterion::Latency)?;
-        Some(row.flaw(
-            "is chosen by latency, which is not measured",
-            "leave `chosen_by` out: it is for rows of `kind: lengths` that run live",
-        ))
-    }
-
-    /// Rules of drafts, and rows for recordings, belong to experiments that compare them.
-    fn rule_flaw(&self) -> Option<Flaw> {
-        let row = self.all_rows().find(|row| row.has_rule(|_| true));
-        let ruled = row.map(|row| {
-            let cure = "leave them out, or make it `kind: lengths`";
-            row.flaw("has rules for drafts", cure)
-        });
-        ruled.or_else(|| {
-            let cure = "leave `recorded` out, or make it `kind: lengths`";
-            Flaw::when(
-                self.recorded.is_some(),
-                "it has other rows for recordings",
-                cure,
-            )
+        let other = self.metrics.iter().find(|metric| !known.contains(metric));
+        other.map_or(Ok(()), |metric| {
+            let problem = format!(
+                "`metrics` has {}, which does not compare these rows",
+                metric.key()
+            );
+            let known: Vec<String> = known.iter().map(|metric| metric.key()).collect();
+            Err(self.wrong(problem, format!("give those of {}", known.join(", "))))
         })
     }
 
-    /// Drafters of all kinds draft as much as their K matrices say, or as pays.
-    fn schedule_flaw(&self) -> Option<Flaw> {
-        let other = |rule: &DraftRule| *rule != DraftRule::Online;
-        let row = self.all_rows().find(|row| row.has_rule(other))?;
+    fn check_rows(&self) -> Result<()> {
+        // Only live runs that compare lengths have times to choose by.
+        let live = self.rows.iter().filter(|_| self.kind != Kind::Lengths);
+        let mut untimed = live.chain(self.recorded_rows());
+        self.refuse(
+            untimed.find(|row| row.chosen_by == Criterion::Latency),
+            "is chosen by latency, which is not measured",
+            "leave `chosen_by` out: it is for rows of `kind: lengths` that run live",
+        )?;
         let cure = "leave them out, or make it `kind: lengths`";
-        Some(row.flaw("has rules for drafts other than `online`", cure))
-    }
-
-    /// Lengths are compared of one drafter's chains, with known costs.
-    fn lengths_flaw(&self) -> Option<Flaw> {
-        let of_several = |row: &&Row| row.drafters.len() > 1 || row.children > 1;
-        let row = || self.all_rows().find(of_several);
-        let cure = "give it one drafter and chains: lengths are compared of these";
-        let several = || Some(row()?.flaw("drafts with several models, or trees", cure));
-        self.cost_flaw()
-            .or_else(several)
-            .or_else(|| self.gain_flaw())
-    }
-
-    fn cost_flaw(&self) -> Option<Flaw> {
-        let flaw = |problem: &str| {
-            let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
-            Some(Flaw::new(problem, cure))
-        };
-        let Some(own) = self.assumed else {
-            return flaw("`assumed` is missing");
-        };
-        let recorded = self.recorded.as_ref().map(|recorded| recorded.assumed);
-        if recorded == Some(None) {
-            return flaw("`assumed` is missing in `recorded`");
+        let ruled = |such: fn(&DraftRule) -> bool| self.all_rows().find(|row| row.has_rule(such));
+        match self.kind {
+            // Lengths are compared of one drafter's chains, with known costs.
+            Kind::Lengths => {
+                self.check_costs()?;
+                self.refuse(
+                    self.all_rows()
+                        .find(|row| row.drafters.len() > 1 || row.children > 1),
+                    "drafts with several models, or trees",
+                    "give it one drafter and chains: lengths are compared of these",
+                )?;
+                self.check_gains()
+            }
+            // Drafters of all kinds draft as much as their K matrices say, or as pays.
+            Kind::Drafters => {
+                let other = ruled(|rule| *rule != DraftRule::Online);
+                self.refuse(other, "has rules for drafts other than `online`", cure)
+            }
+            // Rules of drafts, and rows for recordings, belong to experiments that compare them.
+            _ => {
+                self.refuse(ruled(|_| true), "has rules for drafts", cure)?;
+                let cure = "leave `recorded` out, or make it `kind: lengths`";
+                self.ensure(
+                    self.recorded.is_none(),
+                    "it has other rows for recordings",
+                    cure,
+                )
+            }
         }
+    }
+
+    fn check_costs(&self) -> Result<()> {
+        let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
+        let recorded = self.recorded.as_ref().map(|recorded| recorded.assumed);
+        self.ensure(self.assumed.is_some(), "`assumed` is missing", cure)?;
+        let problem = "`assumed` is missing in `recorded`";
+        self.ensure(recorded != Some(None), problem, cure)?;
         let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
-        let bad = |costs: &AssumedCosts| !costs.drafter.is_some_and(is_cost) || !is_cost(costs.row);
-        let mut all = std::iter::once(own).chain(recorded.flatten());
-        let AssumedCosts { drafter, row } = all.find(bad)?;
-        let drafter = drafter.map_or("none".to_owned(), |drafter| drafter.to_string());
-        flaw(&format!(
-            "`assumed` has drafter {drafter} and row {row}, which are no costs"
-        ))
+        for AssumedCosts { drafter, row } in self.assumed.into_iter().chain(recorded.flatten()) {
+            let said = drafter.map_or("none".to_owned(), |drafter| drafter.to_string());
+            let problem = format!("`assumed` has drafter {said} and row {row}, which are no costs");
+            self.ensure(drafter.is_some_and(is_cost) && is_cost(row), problem, cure)?;
+        }
+        Ok(())
     }
 
     /// What gains are of must be rows.
-    fn gain_flaw(&self) -> Option<Flaw> {
+    fn check_gains(&self) -> Result<()> {
         let recorded = self.recorded.iter();
         let recorded = recorded.map(|recorded| (&recorded.gain_of, &recorded.rows));
-        let mut all = std::iter::once((&self.gain_of, &self.rows)).chain(recorded);
-        let name = all.find_map(|(name, rows)| {
-            let is_row = |name: &String| rows.iter().any(|row| row.algorithm == *name);
-            name.as_ref().filter(|name| !is_row(name))
-        })?;
-        let problem = format!("`gain_of` names {name}, which is no row");
-        Some(Flaw::new(problem, "give the `algorithm` of one"))
+        for (name, rows) in std::iter::once((&self.gain_of, &self.rows)).chain(recorded) {
+            if let Some(name) = name {
+                let known = rows.iter().any(|row| row.algorithm == *name);
+                let problem = format!("`gain_of` names {name}, which is no row");
+                self.ensure(known, problem, "give the `algorithm` of one")?;
+            }
+        }
+        Ok(())
     }
 
     /// The experiment as it is on a recording: with the rows that it has for one, if any.
@@ -635,11 +605,6 @@ impl Definition {
         self.stands_for.get(dataset).map_or(dataset, String::as_str)
     }
 
-    fn wrong(&self, Flaw { problem, cure }: &Flaw) -> Error {
-        let message = format!("{problem}; {cure}");
-        Error::at(ErrorKind::Definition, &self.name, message)
-    }
-
     /// Everything that is run, each cascade once, in the order of the rows; rows that are absent
     /// are not.
     ///
@@ -668,7 +633,7 @@ impl Definition {
             }
         }
         if variants.is_empty() {
-            Err(self.wrong(&Flaw::new("it has no rows", "give at least one")))
+            Err(self.wrong("it has no rows", "give at least one"))
         } else {
             Ok(variants)
         }
@@ -686,10 +651,6 @@ impl Row {
         let settings = self.settings();
         let mut rules = settings.iter().filter_map(|setting| setting.rule.as_ref());
         rules.any(such)
-    }
-
-    fn flaw(&self, problem: &str, cure: &str) -> Flaw {
-        Flaw::new(format!("`{}` {problem}", self.algorithm), cure)
     }
 
     /// All variants of the row, whether others have them too.

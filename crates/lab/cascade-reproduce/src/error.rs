@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// A result whose error is [`struct@Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why an experiment cannot be run, its results cannot be kept, or a report cannot be made of them.
 /// The message names the experiment, file, table or plot, what is wrong with it, and how to mend
@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Record,
     /// Shards that do not make up an experiment.
     Shards,
+    /// Numbers that a formula or a simulation cannot be of.
+    Theory,
     /// What models, drafters, datasets, traces or costs failed with.
     Run,
     /// What the system, or writing JSON, failed with.
@@ -117,10 +119,14 @@ impl Error {
         Self::new(ErrorKind::NotResumed, message)
     }
 
-    /// No shard was given to merge.
-    pub(crate) fn no_shards() -> Self {
-        let message = "there is no shard to merge; give at least one folder of results";
-        Self::new(ErrorKind::Shards, message)
+    pub(crate) fn theory(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Theory, message)
+    }
+
+    /// A simulation that is too short for a standard error.
+    pub(crate) fn too_few(steps: u64) -> Self {
+        let least = "a simulation takes at least 2 steps, or it has no standard error";
+        Self::theory(format!("{least}; {steps} were asked for"))
     }
 
     pub(crate) fn invalid(message: String) -> Self {

@@ -36,7 +36,7 @@ const MAX_NODES: usize = 256;
 
 /// The models of an experiment, each loaded once. A variant is a configuration of them, and every
 /// cascade has sessions of its own.
-pub struct Models {
+pub(crate) struct Models {
     pool: ModelPool,
     target: Answers,
     /// What every variant starts from: the target of the models' configuration in the settings of
@@ -60,6 +60,9 @@ pub struct Models {
 /// Tokens before the forwards that are timed.
 const CONTEXT: usize = 64;
 
+/// A recording of the target, and its tokenizer if there is one.
+pub(crate) type Recording = (Arc<Trace>, Option<Tokenizer>);
+
 /// Where the target's answers come from.
 enum Answers {
     Live(Arc<LoadedModel>),
@@ -68,6 +71,23 @@ enum Answers {
 }
 
 impl Answers {
+    fn recorded(trace: Arc<Trace>, tokenizer: Option<Tokenizer>) -> Result<Self> {
+        let expected = trace.header.tokenizer();
+        let other = tokenizer
+            .as_ref()
+            .filter(|tokenizer| tokenizer.fingerprint() != expected);
+        if let Some(tokenizer) = other {
+            let message = format!(
+                "{} was recorded with the tokenizer {expected}, and {} is {}; give the target's own with --tokenizer",
+                trace.label,
+                tokenizer.file(),
+                tokenizer.fingerprint()
+            );
+            return Err(Error::new(ErrorKind::Request, message));
+        }
+        Ok(Self::Recorded(trace, tokenizer))
+    }
+
     fn model(&self) -> Option<&Arc<LoadedModel>> {
         match self {
             Self::Live(model) => Some(model),
@@ -85,59 +105,34 @@ impl Answers {
 
 impl Models {
     /// Loads the models of a configuration: its target, its largest neural drafter as base and its
-    /// smallest as small, the table and the options of its Max-Gram.
+    /// smallest as small, the table and the options of its Max-Gram. In a replay a recording takes
+    /// the target's place, and a tokenizer is there to show tokens as text.
     ///
     /// # Errors
     /// Models that cannot be loaded; an experiment that needs a drafter that the configuration does
-    /// not have.
-    pub fn load(
+    /// not have; a tokenizer that is not the recorded target's; a model that no file with costs is
+    /// of.
+    pub(crate) fn load(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
+        recorded: Option<Recording>,
+        rules: TrainedRules,
     ) -> Result<Self> {
         let pool = config.pool(options);
-        let target = Answers::Live(pool.target(config)?);
-        Self::with_target(definition, config, pool, target)
-    }
-
-    /// The models of a replay: a recording takes the target's place. The tokenizer is there to show
-    /// tokens as text.
-    ///
-    /// # Errors
-    /// What [`load`](Self::load) fails with; a tokenizer that is not the recorded target's.
-    pub fn with_trace(
-        definition: &Definition,
-        config: &Config,
-        options: &AssembleOptions,
-        trace: Arc<Trace>,
-        tokenizer: Option<Tokenizer>,
-    ) -> Result<Self> {
-        if let Some(tokenizer) = &tokenizer {
-            check_tokenizer(&trace, tokenizer)?;
-        }
-        let target = Answers::Recorded(trace, tokenizer);
-        Self::with_target(definition, config, config.pool(options), target)
-    }
-
-    fn with_target(
-        definition: &Definition,
-        config: &Config,
-        pool: ModelPool,
-        target: Answers,
-    ) -> Result<Self> {
+        let target = match recorded {
+            None => Answers::Live(pool.target(config)?),
+            Some((trace, tokenizer)) => Answers::recorded(trace, tokenizer)?,
+        };
         let mut drafters = drafters(definition, config)?;
         let vocabulary = target.vocabulary();
         let mut base = in_the_papers_settings(config);
         base.label = format!("{} with {}", definition.name, config.label);
         let neural = load_drafters(&pool, &base, &drafters, &vocabulary)?;
         let heads = match target.model() {
-            Some(target) => heads(definition, config, &pool, target)?,
+            Some(target) => heads(definition, config, &pool, target, &mut drafters)?,
             None => BTreeMap::new(),
         };
-        let named = |(&role, (drafter, _)): (&Role, &(Drafter, _))| {
-            (role, drafter.clone().named(role.name()))
-        };
-        drafters.extend(heads.iter().map(named));
         let table = match drafters.get(&Role::Mag).and_then(bigram) {
             Some(locator) => Some(pool.table(locator, &vocabulary)?),
             None => None,
@@ -148,12 +143,9 @@ impl Models {
             base,
             drafters,
             neural,
-            heads: heads
-                .into_iter()
-                .map(|(role, (_, head))| (role, head))
-                .collect(),
+            heads,
             table,
-            rules: TrainedRules::default(),
+            rules,
             assumed: definition.assumed,
             costs: None,
         })
@@ -166,11 +158,6 @@ impl Models {
             self.base.target.rule = Rule::Coupled;
         }
         self
-    }
-
-    /// The models with trained rules.
-    pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
-        Self { rules, ..self }
     }
 
     /// The models with costs of forwards from files, one of the target and of each neural drafter;
@@ -203,7 +190,7 @@ impl Models {
     }
 
     /// Where figures of these models come from.
-    pub fn evidence(&self) -> Evidence {
+    pub(crate) fn evidence(&self) -> Evidence {
         match &self.target {
             Answers::Live(_) => Evidence::Measured,
             Answers::Recorded(..) => Evidence::Replayed,
@@ -211,7 +198,7 @@ impl Models {
     }
 
     /// How the target reads its prompt.
-    pub fn architecture(&self) -> Architecture {
+    pub(crate) fn architecture(&self) -> Architecture {
         match &self.target {
             Answers::Live(model) => model.info().architecture,
             Answers::Recorded(trace, _) => trace.header.architecture,
@@ -250,7 +237,7 @@ impl Models {
     ///
     /// # Errors
     /// What [`ModelPool::assemble`] fails with.
-    pub fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
+    pub(crate) fn cascade(&self, variant: &Variant, with: Option<&Participant>) -> Result<Cascade> {
         let config = self.config(variant)?;
         let mut target = self.target()?;
         let rule = variant.setting.rule.as_ref();
@@ -431,7 +418,7 @@ impl Models {
     ///
     /// # Errors
     /// Files that cannot be read any more.
-    pub fn planned(&self) -> Result<Vec<PlannedModel>> {
+    pub(crate) fn planned(&self) -> Result<Vec<PlannedModel>> {
         let mut planned = vec![match &self.target {
             Answers::Live(model) => planned_model("target", model)?,
             Answers::Recorded(trace, _) => planned_trace(trace),
@@ -536,38 +523,36 @@ fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, D
     Ok(drafters)
 }
 
-/// The heads that the rows of an experiment name and the models' configuration has, by their kinds.
+/// The heads that the rows of an experiment name and the models' configuration has, by their kinds;
+/// they are added to the drafters.
 fn heads(
     definition: &Definition,
     config: &Config,
     pool: &ModelPool,
     target: &LoadedModel,
-) -> Result<BTreeMap<Role, (Drafter, Arc<Head>)>> {
-    let mut heads = BTreeMap::new();
+    drafters: &mut BTreeMap<Role, Drafter>,
+) -> Result<BTreeMap<Role, Arc<Head>>> {
     let named = |role: &Role| {
-        definition
-            .rows
-            .iter()
-            .any(|row| row.drafters.contains(role))
+        let mut rows = definition.rows.iter();
+        rows.any(|row| row.drafters.contains(role))
     };
-    if !Role::HEADS.iter().any(named) {
-        return Ok(heads);
-    }
-    for drafter in config.drafters() {
-        let Drafter::Neural { model, .. } = drafter else {
-            continue;
+    let mut heads = BTreeMap::new();
+    let none = !Role::HEADS.iter().any(named);
+    for drafter in config.drafters().iter().filter(|_| !none) {
+        let model = match drafter {
+            Drafter::Neural { model, .. } if model.is_head => model,
+            _ => continue,
         };
-        if !model.is_head {
-            continue;
-        }
         let head = pool.head_of(model, &target.model)?;
         let role = match head.kind() {
             "Medusa" => Role::Medusa,
             _ => Role::Eagle,
         };
-        heads.entry(role).or_insert((drafter.clone(), head));
+        if named(&role) && !heads.contains_key(&role) {
+            drafters.insert(role, drafter.clone().named(role.name()));
+            heads.insert(role, head);
+        }
     }
-    heads.retain(|role, _| named(role));
     Ok(heads)
 }
 
@@ -631,20 +616,6 @@ fn no_costs(model: &str) -> Error {
 
 fn bigram(drafter: &Drafter) -> Option<&cascade_ngram::TableLocator> {
     drafter.settings::<MaxGramConfig>()?.bigram.as_ref()
-}
-
-fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
-    let (found, expected) = (tokenizer.fingerprint(), trace.header.tokenizer());
-    if found == expected {
-        Ok(())
-    } else {
-        let message = format!(
-            "{} was recorded with the tokenizer {expected}, and {} is {found}; give the target's own with --tokenizer",
-            trace.label,
-            tokenizer.file()
-        );
-        Err(Error::new(ErrorKind::Request, message))
-    }
 }
 
 /// A model with the hashes of all files that its answers depend on.

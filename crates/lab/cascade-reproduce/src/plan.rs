@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{write_atomically, Evidence, Experiment, Sha256, Weights};
+use crate::report::{Evidence, Sha256, Weights};
+use crate::results::{write, Contents};
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
 use crate::{Definition, Error, ErrorKind, Kind, Result, Role, Variant};
@@ -140,7 +141,8 @@ impl Plan {
     /// # Errors
     /// See [`definition`](Self::definition).
     pub(crate) fn variants_of(&self, definition: &Definition) -> Result<Vec<Variant>> {
-        let mut all = definition.variants_with(|name| trained::has(&self.rules, name))?;
+        let mut all =
+            definition.variants_with(|name| trained::find(&self.rules, name).is_some())?;
         if definition.kind == Kind::Drafters {
             all.retain(|variant| self.lacks(&variant.drafters).is_none());
         }
@@ -156,7 +158,7 @@ impl Plan {
     }
 
     /// What a folder of results is marked with.
-    pub fn experiment(&self) -> Experiment {
+    pub(crate) fn contents(&self) -> Contents {
         let fingerprint = Sha256::of(self.to_json().as_bytes()).to_string();
         let key = format!(
             "{} on {}, {}",
@@ -164,7 +166,8 @@ impl Plan {
             self.models_from,
             &fingerprint[..16]
         );
-        Experiment::new(key, (self.prompts() * self.variants) as u64)
+        let records = (self.prompts() * self.variants) as u64;
+        Contents { key, records }
     }
 
     fn to_json(&self) -> String {
@@ -177,7 +180,7 @@ impl Plan {
     /// # Errors
     /// What the system says.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        write_atomically(&folder.join(PLAN), self.to_json().as_bytes())
+        write(&folder.join(PLAN), self.to_json().as_bytes())
     }
 
     /// Reads it from a folder of results.

@@ -88,7 +88,7 @@ pub struct Difference {
 }
 
 /// Logits this close can change places when rows are computed together: a difference by rounding.
-pub const NEAR_TIE: f32 = 1e-3;
+pub(crate) const NEAR_TIE: f32 = 1e-3;
 
 impl Difference {
     /// Whether rounding explains it.
@@ -100,21 +100,11 @@ impl Difference {
 /// Seconds that the cascades took for one prompt: a line of `walltime.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Walltime {
+pub(crate) struct Walltime {
     /// Number of the prompt in the experiment.
     pub prompt: u64,
     /// The seconds of each variant, in their order.
     pub seconds: Vec<f64>,
-}
-
-impl crate::report::Record for Run {
-    fn index(&self) -> u64 {
-        self.index
-    }
-
-    fn id(&self) -> &str {
-        &self.id
-    }
 }
 
 impl Run {

@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, DVector};
 
 /// What one generation counted and took.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ForwardCounts {
+pub(crate) struct ForwardCounts {
     /// N_draft: forwards of the drafter.
     pub drafter: f64,
     /// N_target: forwards of the target.
@@ -17,7 +17,7 @@ pub struct ForwardCounts {
 ///
 /// The paper's equation (3.1) has no constant; reading the prompt, which it leaves out, is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ForwardTimes {
+pub(crate) struct ForwardTimes {
     /// What does not depend on the number of forwards.
     pub prompt: f64,
     /// t_draft; `None` where nothing was drafted.
@@ -33,7 +33,7 @@ pub struct ForwardTimes {
 impl ForwardTimes {
     /// Fits them to generations; `None` if these do not determine them: too few, or numbers of
     /// forwards that depend on each other.
-    pub fn fit(generations: &[ForwardCounts]) -> Option<Self> {
+    pub(crate) fn fit(generations: &[ForwardCounts]) -> Option<Self> {
         let drafts = generations.iter().any(|counted| counted.drafter > 0.0);
         let columns = if drafts { 3 } else { 2 };
         if generations.len() <= columns {
@@ -68,7 +68,7 @@ impl ForwardTimes {
     }
 
     /// Both times, if they can be the times of forwards.
-    pub fn of_both(&self) -> Option<(f64, f64)> {
+    pub(crate) fn of_both(&self) -> Option<(f64, f64)> {
         let drafter = self.drafter.filter(|&seconds| seconds > 0.0)?;
         (self.target > 0.0).then_some((drafter, self.target))
     }

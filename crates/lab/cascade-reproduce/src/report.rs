@@ -1,9 +1,8 @@
 //! Results of experiments: records, tables, plots and reports that open offline.
 //!
 //! A report is made of [`Table`]s, [`Plot`]s and [`Sample`]s, records its provenance in a
-//! [`Manifest`], and rests on the records of a [`Results`] folder. This module knows nothing of
-//! models, cascades or datasets: callers turn their measurements into [`Figure`]s, values with
-//! confidence intervals.
+//! [`Manifest`]. This module knows nothing of models, cascades or datasets: callers turn their
+//! measurements into [`Figure`]s, values with confidence intervals.
 //!
 //! Every figure belongs to one kind of [`Evidence`]. A column of a table and a series of a plot
 //! have one, and their figures have none, so that kinds cannot be mixed in a column.
@@ -34,20 +33,19 @@
 mod document;
 mod evidence;
 mod figure;
-mod file;
 mod manifest;
 mod plot;
-mod results;
 mod sample;
 mod table;
 mod text;
 
+pub(crate) use document::is_part;
 pub use document::Report;
 pub use evidence::Evidence;
 pub use figure::{Figure, Interval};
-pub use file::write_atomically;
 pub use manifest::{Machine, Manifest, Sha256, Weights};
 pub use plot::{Axis, Bars, Line, Plot};
-pub use results::{claim, is_result_file, merge, refuse_foreign, Experiment, Record, Results};
-pub use sample::{Sample, Token};
+pub use sample::Sample;
 pub use table::{Figures, Table};
+
+pub use crate::results::{is_result_file, refuse_foreign};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,15 +14,14 @@ use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_models::{Participant, Tokenizer, Workers};
 use cascade_traces::trace::Trace;
 
-use crate::folder;
 use crate::models::Models;
 use crate::plan::Plan;
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
-use crate::report::{write_atomically, Evidence, Results, Sha256};
+use crate::report::{Evidence, Sha256};
+use crate::results::{refuse_others, write_forward_seconds, Lines, Results, COSTS};
 use crate::sampled::SamplingSetting;
 use crate::samples::{self, Sampled, Samples};
-use crate::times::{forward_seconds, walltimes, Walltimes, COSTS};
 use crate::trained::TrainedRules;
 use crate::variant::Variant;
 use crate::{Definition, Error, ErrorKind, Kind, Result};
@@ -114,17 +113,15 @@ impl Experiment {
         options: &AssembleOptions,
         choice: &Choice,
     ) -> Result<Self> {
-        let sampling = if choice.sampled {
-            Some(definition.sampled.ok_or_else(|| {
+        let sampling = choice.sampled.then(|| {
+            definition.sampled.ok_or_else(|| {
                 let problem = "decodes greedily, as its paper does; leave --sampled out";
                 Error::request(&definition.name, problem)
-            })?)
-        } else {
-            None
-        };
+            })
+        });
+        let sampling = sampling.transpose()?;
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
-        let models = Models::load(definition, config, options)?
-            .with_rules(rules.clone())
+        let models = Models::load(definition, config, options, None, rules.clone())?
             .with_costs(&choice.costs)?;
         let prompts = Prompts::read(definition, choice, &models)?;
         let (label, all) = (&config.label, (models, rules));
@@ -141,19 +138,16 @@ impl Experiment {
         config: &Config,
         options: &AssembleOptions,
         choice: &Choice,
-        (trace, tokenizer): (Arc<Trace>, Option<Tokenizer>),
+        recorded: (Arc<Trace>, Option<Tokenizer>),
     ) -> Result<Self> {
         let definition = &definition.clone().on_recording();
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
-        let prompts = Prompts::of_trace(definition, choice, &trace);
+        let trace = &recorded.0;
+        let prompts = Prompts::of_trace(definition, choice, trace);
         let label = trace.label.clone();
-        let sampling = trace
-            .header
-            .sampling()
-            .map(SamplingSetting::of_recording)
-            .transpose()?;
-        let models = Models::with_trace(definition, config, options, trace, tokenizer)?
-            .with_rules(rules.clone())
+        let sampling = trace.header.sampling();
+        let sampling = sampling.map(SamplingSetting::of_recording).transpose()?;
+        let models = Models::load(definition, config, options, Some(recorded), rules.clone())?
             .with_costs(&choice.costs)?;
         let all = (models, rules);
         Self::new(definition, &label, (choice, sampling), all, prompts)
@@ -248,16 +242,16 @@ impl Experiment {
 
     /// Opens a folder of results, which then has the plan and what forwards cost.
     fn open(&self, folder: &Path, resume: bool) -> Result<Files> {
-        folder::refuse_foreign(folder)?;
-        let results = Results::<Run>::open(folder, &self.plan.experiment())?;
-        if !resume && !results.records().is_empty() {
+        refuse_others(folder)?;
+        let results = Results::open(folder, self.plan.contents())?;
+        if !resume && !results.is_empty() {
             return Err(Error::not_resumed(folder));
         }
         self.plan.save(folder)?;
         self.measure_forwards(folder)?;
         Ok(Files {
             results,
-            walltimes: Walltimes::open(folder)?,
+            walltimes: Lines::of_times(folder)?,
             samples: Samples::open(folder)?,
         })
     }
@@ -304,7 +298,7 @@ impl Experiment {
     }
 
     /// Variants that have no record of a prompt yet.
-    fn missing(&self, results: &Results<Run>, prompt: usize) -> Vec<usize> {
+    fn missing(&self, results: &Results, prompt: usize) -> Vec<usize> {
         let index = |variant: usize| (prompt * self.variants.len() + variant) as u64;
         (0..self.variants.len())
             .filter(|&variant| !results.contains(index(variant)))
@@ -455,17 +449,12 @@ impl Experiment {
 
     /// Measures what forwards cost, unless the folder knows.
     fn measure_forwards(&self, folder: &Path) -> Result<()> {
-        let file = folder.join(COSTS);
-        if file.exists() {
+        if folder.join(COSTS).exists() {
             return Ok(());
         }
-        let times = self.models.forward_times()?;
-        let seconds: BTreeMap<&str, f64> = times
-            .iter()
-            .map(|(place, time)| (place.as_str(), time.as_secs_f64()))
-            .collect();
-        let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
-        write_atomically(&file, &json)
+        let times = self.models.forward_times()?.into_iter();
+        let seconds = times.map(|(place, time)| (place, time.as_secs_f64()));
+        write_forward_seconds(folder, &seconds.collect())
     }
 }
 
@@ -490,34 +479,7 @@ fn planned((name, file): &(String, CostFile)) -> String {
 
 /// The files that a run adds to.
 struct Files {
-    results: Results<Run>,
-    walltimes: Walltimes,
+    results: Results,
+    walltimes: Lines,
     samples: Samples,
-}
-
-/// Puts shards of one experiment together in a new folder: the records, byte for byte, of one run;
-/// all times; the costs of the first shard; all samples.
-///
-/// # Errors
-/// Shards of different experiments, shards that overlap, or that lack a record; a folder that is
-/// not empty.
-pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
-    let first = shards.first().ok_or_else(Error::no_shards)?;
-    let plan = Plan::of_folder(first)?;
-    folder::refuse_foreign(into)?;
-    crate::report::merge::<Run>(shards, into)?;
-    plan.save(into)?;
-    let mut all = BTreeMap::new();
-    for shard in shards {
-        all.extend(walltimes(shard));
-    }
-    let mut file = Walltimes::open(into)?;
-    for (prompt, seconds) in all {
-        file.append(&Walltime { prompt, seconds })?;
-    }
-    let costs = forward_seconds(first);
-    let json = serde_json::to_vec_pretty(&costs).unwrap_or_default();
-    write_atomically(&into.join(COSTS), &json)?;
-    Samples::merge(shards, into)?;
-    Ok(plan)
 }

@@ -2,7 +2,6 @@
 //! the models.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use cascade_core::TokenId;
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, LARGEST_OWN};
 use crate::prompts::Ready;
-use crate::report::write_atomically;
+use crate::results::{line, read, write};
 use crate::token_texts::token_texts;
 use crate::{Error, ErrorKind, Result};
 
@@ -125,10 +124,8 @@ impl Samples {
     /// Reads the file; there are none if it is not there.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(SAMPLES);
-        let text = match cascade_core::fs::read_text(&path, LARGEST_OWN) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(Error::io("read", &path))?,
-        };
+        let bytes = read(&path, LARGEST_OWN)?.unwrap_or_default();
+        let text = cascade_core::fs::text(&bytes).map_err(Error::io("read", &path))?;
         let mut by_prompt = BTreeMap::new();
         for (line, text) in text.lines().enumerate() {
             let sampled: Sampled = serde_json::from_str(text).map_err(|source| {
@@ -166,12 +163,7 @@ impl Samples {
     }
 
     fn write(&self) -> Result<()> {
-        let mut text = String::new();
-        for sampled in self.iter() {
-            // Numbers, strings and lists: there is nothing that JSON could refuse.
-            text += &cascade_core::fs::one_line(serde_json::to_string(sampled).unwrap_or_default());
-            text.push('\n');
-        }
-        write_atomically(&self.path, text.as_bytes())
+        let text = self.iter().map(line).collect::<Result<String>>()?;
+        write(&self.path, text.as_bytes())
     }
 }

@@ -25,30 +25,20 @@
 //!
 //! let too_short = Speculative { drafter, tokens: 2 };
 //! assert!(too_short.ewif() < best.ewif);
-//! # Ok::<(), cascade_reproduce::theory::Error>(())
+//! # Ok::<(), cascade_reproduce::Error>(())
 //! ```
 
-mod error;
 mod estimate;
-mod geometric;
-mod horizontal;
 pub mod mdp;
-mod rates;
 pub mod rejection;
 mod search;
-mod simulation;
-mod speculative;
-mod system;
+mod systems;
 mod table1;
-mod vertical;
 
-pub use error::{Error, Result};
 pub use estimate::{Estimate, Tally};
-pub use horizontal::{Horizontal, Segment};
-pub use rates::{AcceptanceRate, CostCoefficient, Drafter};
 pub use search::{best_horizontal, best_speculative, best_vertical, Best};
-pub use simulation::{simulate, Simulated};
-pub use speculative::Speculative;
-pub use system::{Step, System};
+pub use systems::{
+    simulate, AcceptanceRate, CostCoefficient, Drafter, Horizontal, Segment, Simulated,
+    Speculative, Step, System, Vertical,
+};
 pub use table1::{table1, ModelSizes, Table1Row};
-pub use vertical::Vertical;

@@ -116,17 +116,15 @@ impl TrainedRules {
     }
 }
 
-/// Whether a plan has a trained rule.
-pub(crate) fn has(planned: &[PlannedRule], name: &TrainedName) -> bool {
+/// A trained rule of a plan.
+pub(crate) fn find<'r>(planned: &'r [PlannedRule], name: &TrainedName) -> Option<&'r PlannedRule> {
     let folder = name.folder();
-    planned.iter().any(|rule| rule.folder == folder)
+    planned.iter().find(|rule| rule.folder == folder)
 }
 
 /// What the training of a plan's rule found on its held-out outputs.
 pub(crate) fn held_out(planned: &[PlannedRule], name: &TrainedName) -> Option<HeldOut> {
-    let folder = name.folder();
-    let rule = planned.iter().find(|rule| rule.folder == folder)?;
-    Some(rule.training.as_ref()?.held_out)
+    Some(find(planned, name)?.training.as_ref()?.held_out)
 }
 
 fn planned_rule(folder: &Path, name: &TrainedName) -> Result<Option<PlannedRule>> {

@@ -9,7 +9,7 @@ use crate::draft_rule::{DraftRule, TrainedName};
 use crate::{Error, ErrorKind, Result};
 
 /// Tokens that Max-Gram proposes at a time (Cascade Speculative Drafting, App. B).
-pub const MAX_GRAM_TOKENS: usize = 10;
+pub(crate) const MAX_GRAM_TOKENS: usize = 10;
 
 /// A drafter's place in the paper's cascades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

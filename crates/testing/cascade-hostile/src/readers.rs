@@ -118,7 +118,7 @@ pub(crate) fn chain(path: &Path) -> Outcome {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = cascade_core::fs::read_text(path, LARGEST_CHAIN).map_err(|error| named(&error))?;
     let chain = Markov::from_json(&text).map_err(|error| named(&error))?;
-    let rejections = expected_rejections(&chain, chain.positions()).expected;
+    let rejections = expected_rejections(&chain).expected;
     if rejections.is_finite() && rejections >= 0.0 {
         Ok(())
     } else {

@@ -4,10 +4,11 @@ use std::num::NonZeroU64;
 
 use anyhow::Result;
 use cascade_reproduce::theory::{
-    simulate, AcceptanceRate, CostCoefficient, Drafter, Simulated, System,
+    simulate, AcceptanceRate, Best, CostCoefficient, Drafter, Simulated, System,
 };
 use clap::Args;
-use serde::Serialize;
+
+use super::report::SearchRecord;
 
 /// The drafter that the target reviews.
 #[derive(Debug, Args)]
@@ -110,8 +111,20 @@ pub(super) struct SearchArgs {
 }
 
 impl SearchArgs {
-    pub(super) fn limit(&self) -> usize {
-        self.max_k.into()
+    /// The given system, or the best that is found, with how it was searched for.
+    pub(super) fn or_best<S>(
+        &self,
+        given: Option<S>,
+        best: impl FnOnce(usize) -> Best<S>,
+    ) -> (S, Option<SearchRecord>) {
+        if let Some(system) = given {
+            return (system, None);
+        }
+        let max_k = self.max_k.into();
+        let Best {
+            system, at_limit, ..
+        } = best(max_k);
+        (system, Some(SearchRecord { max_k, at_limit }))
     }
 }
 
@@ -131,15 +144,9 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
-    pub(super) fn simulated(&self, system: &impl System) -> Result<Option<SimulationRecord>> {
-        let run = |steps| -> Result<SimulationRecord> {
-            let result = simulate(system, steps, self.seed)?;
-            Ok(SimulationRecord {
-                result,
-                seed: self.seed,
-            })
-        };
-        self.simulate.map(run).transpose()
+    pub(super) fn simulated(&self, system: &impl System) -> Result<Option<Simulated>> {
+        let run = |steps| simulate(system, steps, self.seed);
+        Ok(self.simulate.map(run).transpose()?)
     }
 }
 
@@ -160,12 +167,4 @@ fn parameters(text: &str) -> Result<NonZeroU64> {
     // The conversion saturates at the largest u64, and gives 0 below 1.
     let whole = NonZeroU64::new(number as u64).filter(|_| number.is_finite());
     whole.ok_or_else(|| anyhow::anyhow!("a parameter count is at least 1, not {text}"))
-}
-
-/// The result of a simulation, and its seed.
-#[derive(Serialize)]
-pub(super) struct SimulationRecord {
-    #[serde(flatten)]
-    pub(super) result: Simulated,
-    pub(super) seed: u64,
 }

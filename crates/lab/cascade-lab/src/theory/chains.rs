@@ -8,8 +8,6 @@ use cascade_reproduce::theory::rejection::{Markov, LARGEST_CHAIN};
 use cascade_reproduce::theory::AcceptanceRate;
 use clap::Args;
 
-use super::findings::Captioned;
-
 /// A random chain.
 #[derive(Debug, Args)]
 pub(crate) struct ChainArgs {
@@ -99,24 +97,6 @@ impl ChainsArgs {
                 })
             })
             .collect()
-    }
-
-    /// The rows of all chains, and a plot of those of the first.
-    pub(super) fn rows<R>(
-        chains: &[Named],
-        mut of: impl FnMut(&Named) -> Result<Vec<R>>,
-        plot: impl Fn(&Named, &[R]) -> Result<Captioned>,
-    ) -> Result<(Vec<R>, Vec<Captioned>)> {
-        let mut rows = Vec::new();
-        let mut plots = Vec::new();
-        for named in chains {
-            let of_chain = of(named)?;
-            if plots.is_empty() {
-                plots.push(plot(named, &of_chain)?);
-            }
-            rows.extend(of_chain);
-        }
-        Ok((rows, plots))
     }
 
     /// What was played, for titles.

@@ -7,25 +7,19 @@ use cascade_reproduce::theory::{
 };
 
 use super::args::{HorizontalArgs, SpeculativeArgs, VerticalArgs};
-use super::report::{DrafterRecord, Found, Report};
+use super::report::{DrafterRecord, Report};
 
 pub(super) fn speculative(args: &SpeculativeArgs) -> Result<Report> {
     let drafter = args.drafter.drafter();
-    let found = match args.k {
-        Some(k) => Found::given(Speculative {
-            drafter,
-            tokens: k.into(),
-        }),
-        None => Found::best(best_speculative(drafter, args.search.limit()), &args.search),
-    };
-    let tokens = found.system.tokens;
-    let drafters = vec![DrafterRecord::new(drafter, tokens)];
-    Report::new(
-        ("speculative decoding", "Corollary 4.2"),
-        drafters,
-        found,
-        &args.output,
-    )
+    let given = args.k.map(|k| Speculative {
+        drafter,
+        tokens: k.into(),
+    });
+    let best = |limit| best_speculative(drafter, limit);
+    let (system, search) = args.search.or_best(given, best);
+    let drafters = vec![DrafterRecord::new(drafter, system.tokens)];
+    let of = ("speculative decoding", "Corollary 4.2");
+    Report::new(of, drafters, (&system, search), &args.output)
 }
 
 pub(super) fn vertical(args: &VerticalArgs) -> Result<Report> {
@@ -34,34 +28,26 @@ pub(super) fn vertical(args: &VerticalArgs) -> Result<Report> {
         acceptance: args.alpha_below,
         cost: args.cost_below,
     };
-    let found = match (args.n, args.k) {
-        (Some(n), Some(k)) => Found::given(Vertical {
-            drafter,
-            below,
-            rounds: n.into(),
-            tokens: k.into(),
-        }),
-        _ => Found::best(
-            best_vertical(drafter, below, args.search.limit()),
-            &args.search,
-        ),
-    };
+    let given = args.n.zip(args.k).map(|(n, k)| Vertical {
+        drafter,
+        below,
+        rounds: n.into(),
+        tokens: k.into(),
+    });
+    let best = |limit| best_vertical(drafter, below, limit);
+    let (system, search) = args.search.or_best(given, best);
     let reviewer = DrafterRecord {
-        reviews: Some(found.system.rounds),
+        reviews: Some(system.rounds),
         tokens: None,
         ..DrafterRecord::new(drafter, 0)
     };
     let below = DrafterRecord {
         role: "below",
-        ..DrafterRecord::new(below, found.system.tokens)
+        ..DrafterRecord::new(below, system.tokens)
     };
+    let of = ("vertical cascade", "Theorem 4.3");
     let drafters = vec![reviewer, below];
-    Report::new(
-        ("vertical cascade", "Theorem 4.3"),
-        drafters,
-        found,
-        &args.output,
-    )
+    Report::new(of, drafters, (&system, search), &args.output)
 }
 
 pub(super) fn horizontal(args: &HorizontalArgs) -> Result<Report> {
@@ -71,32 +57,19 @@ pub(super) fn horizontal(args: &HorizontalArgs) -> Result<Report> {
         "--alpha was given {rates} times, --cost {costs} times and --k {lengths} times; \
          give each once for every drafter, or no --k at all to find the best"
     );
-    let drafters = args
-        .alpha
-        .iter()
-        .zip(&args.cost)
-        .map(|(&acceptance, &cost)| Drafter { acceptance, cost });
-    let found = if lengths == 0 {
-        let drafters: Vec<Drafter> = drafters.collect();
-        Found::best(
-            best_horizontal(&drafters, args.search.limit()),
-            &args.search,
-        )
-    } else {
-        let segments = drafters.zip(&args.k).map(|(drafter, &k)| Segment {
-            drafter,
-            tokens: k.into(),
-        });
-        Found::given(Horizontal {
-            segments: segments.collect(),
-        })
-    };
-    let segments = found.system.segments.iter();
+    let drafters = args.alpha.iter().zip(&args.cost);
+    let drafters = drafters.map(|(&acceptance, &cost)| Drafter { acceptance, cost });
+    let drafters: Vec<Drafter> = drafters.collect();
+    let segments = drafters.iter().zip(&args.k).map(|(&drafter, &k)| Segment {
+        drafter,
+        tokens: k.into(),
+    });
+    let segments: Vec<Segment> = segments.collect();
+    let given = (lengths > 0).then_some(Horizontal { segments });
+    let best = |limit| best_horizontal(&drafters, limit);
+    let (system, search) = args.search.or_best(given, best);
+    let segments = system.segments.iter();
     let drafters = segments.map(|s| DrafterRecord::new(s.drafter, s.tokens));
-    Report::new(
-        ("horizontal cascade", "Theorem 4.5"),
-        drafters.collect(),
-        found,
-        &args.output,
-    )
+    let of = ("horizontal cascade", "Theorem 4.5");
+    Report::new(of, drafters.collect(), (&system, search), &args.output)
 }

@@ -1,4 +1,4 @@
-//! What a simulation found: as tables, as JSON, and as a report.
+//! What formulas and runs say of chains: as tables, as JSON, and as a report.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{json, Value};
 
+use super::chains::{ChainsArgs, Named};
 use crate::fold::{self, folded};
 use crate::reproduce;
 use crate::terminal;
@@ -33,7 +34,7 @@ pub(super) struct OutputArgs {
 
 impl OutputArgs {
     /// Refuses a folder with results of anything else, before anything is computed.
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         match &self.out {
             Some(folder) if !is_ours(folder)? => Ok(refuse_foreign(folder, &[])?),
             _ => Ok(()),
@@ -64,63 +65,150 @@ fn is_ours(folder: &Path) -> Result<bool> {
 /// A plot, and what is written below it.
 pub(super) type Captioned = (Plot, String);
 
-pub(super) struct Findings {
-    pub(super) title: String,
-    pub(super) summary: String,
-    pub(super) table: Table,
-    pub(super) plots: Vec<Captioned>,
-    /// The rows of the table for --json.
-    pub(super) records: Vec<Value>,
+/// One line of a table: a chain under one rule, by formula and in runs.
+pub(super) struct Row<T> {
+    pub(super) chain: String,
+    /// The rule, in words.
+    pub(super) rule: String,
+    /// By formula, where there is one.
+    pub(super) computed: Option<f64>,
+    /// The mean of the runs, if there were any.
+    pub(super) simulated: Option<Estimate>,
+    /// What a command has of the line besides.
+    pub(super) details: T,
 }
 
-impl Findings {
-    pub(super) fn show(
-        self,
-        out: &mut impl Write,
-        output: &OutputArgs,
-        started: Timestamp,
-    ) -> Result<()> {
-        if output.json {
-            for record in &self.records {
-                terminal::write_json(out, record)?;
-            }
-        } else {
-            let table = folded(&self.table.to_markdown(), fold::width());
-            writeln!(out, "{table}\n{}", self.summary)?;
-        }
-        let Some(folder) = &output.out else {
-            return Ok(());
-        };
-        let manifest = reproduce::manifest(started, Some(DeviceSpec::Cpu));
-        let manifest = reproduce::finished(manifest);
-        let report = Report::new(self.title, self.summary, manifest).table(self.table);
-        let report = self
-            .plots
-            .into_iter()
-            .fold(report, |report, (plot, caption)| report.plot(plot, caption));
-        report.write(folder)?;
-        if !output.json {
-            writeln!(out, "written to {}", folder.display())?;
-        }
-        Ok(())
+impl<T> Row<T> {
+    /// Standard errors of the runs from the formula; none where all runs were equal and missed it,
+    /// which few runs may do.
+    pub(super) fn deviation(&self) -> Option<f64> {
+        let deviation = self.simulated.as_ref()?.deviation(self.computed?);
+        Some(deviation).filter(|deviation| deviation.is_finite())
+    }
+
+    /// The mean of the runs with its interval.
+    pub(super) fn simulated(&self) -> Option<Figure> {
+        self.simulated.as_ref().map(figure)
     }
 }
 
-/// A column that follows from a formula.
-pub(super) fn computed<R>(header: &str, rows: &[R], of: impl Fn(&R) -> Option<f64>) -> Figures {
+/// Formulas of chains beside runs: what one command compares.
+pub(super) trait Study {
+    /// What a line of the table has besides.
+    type Details;
+
+    const TITLE: &'static str;
+
+    /// Refuses arguments before anything is computed.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The lines of one chain, each played so many times.
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Self::Details>>>;
+
+    /// The table, where `described` says what was played.
+    fn table(&self, described: &str, rows: &[Row<Self::Details>]) -> Result<Table>;
+
+    /// The lines of the first chain as a plot.
+    fn plot(&self, named: &Named, rows: &[Row<Self::Details>]) -> Result<Captioned>;
+
+    /// A line for --json.
+    fn record(row: &Row<Self::Details>) -> Value;
+
+    /// What was found, in words.
+    fn summary(&self, rows: &[Row<Self::Details>]) -> String {
+        largest(rows)
+    }
+}
+
+/// Plays a study's chains and prints what was found; writes it if a folder is given.
+pub(super) fn show<S: Study>(
+    study: &S,
+    chains: &ChainsArgs,
+    output: &OutputArgs,
+    out: &mut impl Write,
+    started: Timestamp,
+) -> Result<()> {
+    output.check()?;
+    study.check()?;
+    let all = chains.chains()?;
+    let (rows, plots) = played(study, &all, chains.runs)?;
+    let table = study.table(&chains.described(&all), &rows)?;
+    let summary = study.summary(&rows);
+    if output.json {
+        for row in &rows {
+            terminal::write_json(out, &S::record(row))?;
+        }
+    } else {
+        let table = folded(&table.to_markdown(), fold::width());
+        writeln!(out, "{table}\n{summary}")?;
+    }
+    let Some(folder) = &output.out else {
+        return Ok(());
+    };
+    let manifest = reproduce::manifest(started, Some(DeviceSpec::Cpu));
+    let report = Report::new(S::TITLE, summary, reproduce::finished(manifest)).table(table);
+    let plots = plots.into_iter();
+    let report = plots.fold(report, |report, (plot, caption)| report.plot(plot, caption));
+    report.write(folder)?;
+    if !output.json {
+        writeln!(out, "written to {}", folder.display())?;
+    }
+    Ok(())
+}
+
+/// The lines of all chains, and a plot of those of the first.
+type Played<S> = (Vec<Row<<S as Study>::Details>>, Vec<Captioned>);
+
+fn played<S: Study>(study: &S, all: &[Named], runs: u64) -> Result<Played<S>> {
+    let (mut rows, mut plots) = (Vec::new(), Vec::new());
+    for named in all {
+        let of_chain = study.rows(named, runs)?;
+        if plots.is_empty() {
+            plots.push(study.plot(named, &of_chain)?);
+        }
+        rows.extend(of_chain);
+    }
+    Ok((rows, plots))
+}
+
+/// A table that begins with chains, rules if they have a header, and formula beside runs.
+pub(super) fn compared<T>(
+    title: String,
+    rule: Option<&str>,
+    (header, decimals): (&str, usize),
+    rows: &[Row<T>],
+) -> Result<Table> {
+    let mut table = Table::new(title).labels("Chain", rows.iter().map(|row| row.chain.as_str()))?;
+    if let Some(rule) = rule {
+        table = table.labels(rule, rows.iter().map(|row| row.rule.as_str()))?;
+    }
+    let off = figures("Off", Evidence::Simulated, rows, Row::deviation);
+    Ok(table
+        .figures(figures(header, Evidence::Computed, rows, |row| row.computed).decimals(decimals))?
+        .figures(simulated(header, rows, Row::simulated).decimals(decimals))?
+        .figures(off.unit("standard errors"))?)
+}
+
+/// A column without intervals.
+pub(super) fn figures<T>(
+    header: &str,
+    evidence: Evidence,
+    rows: &[Row<T>],
+    of: impl Fn(&Row<T>) -> Option<f64>,
+) -> Figures {
     let figures = rows.iter().map(|row| of(row).map(Figure::new));
-    Figures::new(header, Evidence::Computed, figures)
+    Figures::new(header, evidence, figures)
 }
 
 /// A column that was simulated, with intervals.
-pub(super) fn simulated<R>(header: &str, rows: &[R], of: impl Fn(&R) -> Option<Figure>) -> Figures {
+pub(super) fn simulated<T>(
+    header: &str,
+    rows: &[Row<T>],
+    of: impl Fn(&Row<T>) -> Option<Figure>,
+) -> Figures {
     Figures::new(header, Evidence::Simulated, rows.iter().map(of)).intervals(NORMAL)
-}
-
-/// The column of deviations from a formula.
-pub(super) fn off<R>(rows: &[R], deviation: impl Fn(&R) -> Option<f64>) -> Figures {
-    let figures = rows.iter().map(|row| deviation(row).map(Figure::new));
-    Figures::new("Off", Evidence::Simulated, figures).unit("standard errors")
 }
 
 /// An estimate with its interval.
@@ -140,15 +228,9 @@ pub(super) fn record(estimate: &Estimate) -> Value {
     })
 }
 
-/// Standard errors from a formula's value; none where all runs were equal and missed it, which few
-/// runs may do.
-pub(super) fn deviation(estimate: &Estimate, value: f64) -> Option<f64> {
-    Some(estimate.deviation(value)).filter(|deviation| deviation.is_finite())
-}
-
 /// The largest absolute deviation, in words.
-pub(super) fn largest(deviations: impl IntoIterator<Item = Option<f64>>) -> String {
-    let sizes = deviations.into_iter().flatten().map(f64::abs);
+pub(super) fn largest<T>(rows: &[Row<T>]) -> String {
+    let sizes = rows.iter().filter_map(Row::deviation).map(f64::abs);
     match sizes.reduce(f64::max) {
         None => "Too few runs to compare with the formula.".to_owned(),
         Some(most) => format!("Formula and runs differ by {most:.2} standard errors at most."),

@@ -3,21 +3,18 @@
 use anyhow::Result;
 use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
 use cascade_reproduce::theory::rejection::{
-    expected_over_acceptance, AcceptMore, Algorithm, OverAcceptance, Player,
+    expected_over_acceptance, AcceptMore, OverAcceptance, Player,
 };
-use cascade_reproduce::theory::Estimate;
 use clap::Args;
-use serde_json::json;
+use serde_json::{json, Value};
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{
-    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
-};
+use super::findings::{compared, figures, largest, record, Captioned, OutputArgs, Row, Study};
 
 #[derive(Debug, Args)]
 pub(crate) struct FrontArgs {
     #[command(flatten)]
-    chains: ChainsArgs,
+    pub(super) chains: ChainsArgs,
 
     /// Over-acceptances: a token x is accepted with min(1, (target(x) + ε)/drafter(x)).
     #[arg(
@@ -48,159 +45,122 @@ pub(crate) struct FrontArgs {
     pub(super) output: OutputArgs,
 }
 
-/// One chain with one over-acceptance.
-struct Row {
-    name: String,
-    rule: AcceptMore,
-    computed: OverAcceptance,
-    simulated: Estimate,
-}
-
-impl Row {
-    fn new(named: &Named, rule: AcceptMore, runs: u64) -> Result<Self> {
-        let player = Player::new(&named.chain, Algorithm::OverAcceptance(rule))?;
-        let positions = named.chain.positions();
-        Ok(Self {
-            name: named.name.clone(),
-            rule,
-            computed: expected_over_acceptance(&named.chain, rule, positions)?,
-            simulated: player.rejections(runs, named.seed)?.0,
-        })
-    }
-
-    fn deviation(&self) -> Option<f64> {
-        deviation(&self.simulated, self.computed.rejections)
-    }
-
-    fn called(&self) -> String {
-        match self.rule {
-            AcceptMore::Extra(extra) => format!("ε = {extra}"),
-            AcceptMore::ExtraUnoptimized(extra) => format!("ε = {extra}, UNO"),
-            AcceptMore::Budget(budget) => format!("δ = {budget}"),
-        }
-    }
-
-    fn record(&self) -> serde_json::Value {
-        let OverAcceptance {
-            rejections,
-            bias,
-            distance,
-            tokens,
-            off_front,
-        } = self.computed;
-        json!({
-            "chain": self.name,
-            "rule": self.called(),
-            "tokens": tokens,
-            "computed": { "rejections": rejections, "bias": bias, "distance": distance, "off_front": off_front },
-            "simulated": record(&self.simulated),
-            "deviation": self.deviation(),
-        })
-    }
-}
-
-impl FrontArgs {
-    pub(super) fn run(&self) -> Result<Findings> {
-        self.output.check()?;
-        let chains = self.chains.chains()?;
-        let described = self.chains.described(&chains);
-        let (rows, plots) = ChainsArgs::rows(&chains, |named| self.rows(named), plot)?;
-        Ok(Findings {
-            title: "Rejections against bias".to_owned(),
-            summary: self.summary(&rows),
-            records: rows.iter().map(Row::record).collect(),
-            table: table(&described, &rows)?,
-            plots,
-        })
-    }
-
-    /// A chain with all over-acceptances.
-    fn rows(&self, named: &Named) -> Result<Vec<Row>> {
-        let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
-        let budgets = self.budget.iter().copied().map(AcceptMore::Budget);
-        let uno = self
-            .epsilon
-            .iter()
-            .filter(|_| self.uno)
-            .copied()
-            .map(AcceptMore::ExtraUnoptimized);
-        let rules = extra.chain(uno).chain(budgets);
-        rules
-            .map(|rule| Row::new(named, rule, self.chains.runs))
-            .collect()
-    }
-
-    fn summary(&self, rows: &[Row]) -> String {
-        let off_front = rows
-            .iter()
-            .filter(|row| row.rule.is_optimal())
-            .map(|row| row.computed.off_front)
-            .fold(0.0, f64::max);
-        let optimal = if self.uno { " of Decoding-OPT" } else { "" };
-        format!(
-            "{} No position{optimal} is off the front by more than {off_front:.1e}.",
-            largest(rows.iter().map(Row::deviation))
-        )
-    }
-}
+/// A rule, and what it costs and gains by formula.
+type Over = (AcceptMore, OverAcceptance);
 
 const NOTE: &str = "ε: a token x is accepted with min(1, (target(x) + ε)/drafter(x)); δ: with so much more than in \
      speculative sampling that the bias of no token is above δ. Rejected tokens are replaced in the best way (Theorem \
      4: Decoding-OPT), or by the target's own distribution (UNO), which is off the front. What is emitted is not the \
      target's distribution: the bias is their distance. P(reject) + bias = TV: the front (Theorem 5).";
 
-fn table(described: &str, rows: &[Row]) -> Result<Table> {
-    let per_token = |header: &str, of: fn(&OverAcceptance) -> f64| {
-        let figure = |row: &Row| Some(of(&row.computed) / row.computed.tokens);
-        computed(header, rows, figure).decimals(4)
-    };
-    let rejections = |row: &Row| Some(row.computed.rejections);
-    let table = Table::new(format!("Rejections against bias: {described}"))
-        .labels("Chain", rows.iter().map(|row| row.name.clone()))?
-        .labels("Rule", rows.iter().map(Row::called))?
-        .figures(computed("Rejections", rows, rejections).decimals(4))?
-        .figures(simulated("Rejections", rows, |row| Some(figure(&row.simulated))).decimals(4))?
-        .figures(off(rows, Row::deviation))?
-        .figures(per_token("P(reject) of a token", |sums| sums.rejections))?
-        .figures(per_token("Bias of a token", |sums| sums.bias))?
-        .figures(per_token("TV of the models", |sums| sums.distance))?;
-    Ok(table.note(NOTE))
+impl FrontArgs {
+    /// Decoding-OPT with all over-acceptances, then Decoding-UNO, then the budgets.
+    fn rules(&self) -> impl Iterator<Item = AcceptMore> + '_ {
+        let uno = self.epsilon.iter().filter(|_| self.uno);
+        let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
+        extra
+            .chain(uno.copied().map(AcceptMore::ExtraUnoptimized))
+            .chain(self.budget.iter().copied().map(AcceptMore::Budget))
+    }
 }
 
-/// The front of the chain's first position, and where the over-acceptances are on it.
-fn plot(named: &Named, rows: &[Row]) -> Result<Captioned> {
-    let pair = named.chain.pairs().next();
-    let points = |optimal: bool| -> Result<Vec<(f64, Figure)>> {
-        let mut points = Vec::new();
-        for row in rows.iter().filter(|row| row.rule.is_optimal() == optimal) {
-            if let Some(pair) = pair {
-                let accept = row.rule.accept(pair)?;
-                let bias = row.rule.bias(pair)?;
-                points.push((pair.rejection_by(&accept)?, Figure::new(bias)));
-            }
-        }
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(points)
-    };
-    let distance = pair.map_or(0.0, |pair| pair.rejection());
-    let front = [(0.0, Figure::new(distance)), (distance, Figure::new(0.0))];
-    let mut lines = vec![
-        Line::new("front (Theorem 5)", Evidence::Computed, front),
-        Line::new(
-            "over-acceptance (Theorem 4)",
-            Evidence::Computed,
-            points(true)?,
-        ),
-    ];
-    let uno = points(false)?;
-    if !uno.is_empty() {
-        lines.push(Line::new("Decoding-UNO", Evidence::Computed, uno));
+impl Study for FrontArgs {
+    type Details = Over;
+
+    const TITLE: &'static str = "Rejections against bias";
+
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Over>>> {
+        let row = |rule| {
+            let (simulated, _) = Player::new(&named.chain, rule)?.rejections(runs, named.seed)?;
+            let computed = expected_over_acceptance(&named.chain, rule)?;
+            Ok(Row {
+                chain: named.name.clone(),
+                rule: called(rule),
+                computed: Some(computed.rejections),
+                simulated: Some(simulated),
+                details: (rule, computed),
+            })
+        };
+        self.rules().map(row).collect()
     }
-    let plot = Plot::lines(
-        format!("The front of the first position, {}", named.name),
-        Axis::new("probability of a rejection").from_zero(),
-        Axis::new("distance from the target's distribution").from_zero(),
-        lines,
-    )?;
-    Ok((plot, "Below the line nothing is possible.".to_owned()))
+
+    fn table(&self, described: &str, rows: &[Row<Over>]) -> Result<Table> {
+        let per_token = |header: &str, of: fn(&OverAcceptance) -> f64| {
+            let figure = |row: &Row<Over>| Some(of(&row.details.1) / row.details.1.tokens);
+            figures(header, Evidence::Computed, rows, figure).decimals(4)
+        };
+        let title = format!("{}: {described}", Self::TITLE);
+        Ok(compared(title, Some("Rule"), ("Rejections", 4), rows)?
+            .figures(per_token("P(reject) of a token", |sums| sums.rejections))?
+            .figures(per_token("Bias of a token", |sums| sums.bias))?
+            .figures(per_token("TV of the models", |sums| sums.distance))?
+            .note(NOTE))
+    }
+
+    /// The front of the chain's first position, and where the over-acceptances are on it.
+    fn plot(&self, named: &Named, rows: &[Row<Over>]) -> Result<Captioned> {
+        let pair = &named.chain.pairs()[0];
+        let line = |name: &str, optimal: bool| {
+            let rules = rows.iter().map(|row| row.details.0);
+            let rules = rules.filter(|rule| rule.is_optimal() == optimal);
+            let at = rules.map(|rule| rule.at(pair));
+            let mut points: Vec<_> = at.map(|at| (at.rejection, Figure::new(at.bias))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Line::new(name, Evidence::Computed, points)
+        };
+        let distance = pair.rejection();
+        let front = [(0.0, Figure::new(distance)), (distance, Figure::new(0.0))];
+        let mut lines = vec![
+            Line::new("front (Theorem 5)", Evidence::Computed, front),
+            line("over-acceptance (Theorem 4)", true),
+        ];
+        if rows.iter().any(|row| !row.details.0.is_optimal()) {
+            lines.push(line("Decoding-UNO", false));
+        }
+        let plot = Plot::lines(
+            format!("The front of the first position, {}", named.name),
+            Axis::new("probability of a rejection").from_zero(),
+            Axis::new("distance from the target's distribution").from_zero(),
+            lines,
+        )?;
+        Ok((plot, "Below the line nothing is possible.".to_owned()))
+    }
+
+    fn record(row: &Row<Over>) -> Value {
+        let OverAcceptance {
+            rejections,
+            bias,
+            distance,
+            tokens,
+            off_front,
+        } = row.details.1;
+        json!({
+            "chain": row.chain,
+            "rule": row.rule,
+            "tokens": tokens,
+            "computed": { "rejections": rejections, "bias": bias, "distance": distance, "off_front": off_front },
+            "simulated": row.simulated.as_ref().map(record),
+            "deviation": row.deviation(),
+        })
+    }
+
+    fn summary(&self, rows: &[Row<Over>]) -> String {
+        let optimal = rows.iter().filter(|row| row.details.0.is_optimal());
+        let off_front = optimal
+            .map(|row| row.details.1.off_front)
+            .fold(0.0, f64::max);
+        let optimal = if self.uno { " of Decoding-OPT" } else { "" };
+        format!(
+            "{} No position{optimal} is off the front by more than {off_front:.1e}.",
+            largest(rows)
+        )
+    }
+}
+
+fn called(rule: AcceptMore) -> String {
+    match rule {
+        AcceptMore::Extra(extra) => format!("ε = {extra}"),
+        AcceptMore::ExtraUnoptimized(extra) => format!("ε = {extra}, UNO"),
+        AcceptMore::Budget(budget) => format!("δ = {budget}"),
+    }
 }

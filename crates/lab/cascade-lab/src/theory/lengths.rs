@@ -1,23 +1,23 @@
 //! `cascade-lab theory mdp`: when to stop drafting.
 
 use anyhow::Result;
-use cascade_reproduce::report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
 use cascade_reproduce::theory::mdp::{
     expected_time, simulate_policy, Costs, Played, Policy, Solution,
 };
 use cascade_reproduce::theory::CostCoefficient;
 use clap::Args;
-use serde_json::json;
+use serde_json::{json, Value};
 
 use super::chains::{ChainsArgs, Named};
 use super::findings::{
-    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
+    compared, figures, largest, record, simulated, Captioned, OutputArgs, Row, Study,
 };
 
 #[derive(Debug, Args)]
 pub(crate) struct LengthsArgs {
     #[command(flatten)]
-    chains: ChainsArgs,
+    pub(super) chains: ChainsArgs,
 
     /// Time of a forward of the drafter, in forwards of the target.
     #[arg(
@@ -55,99 +55,124 @@ pub(crate) struct LengthsArgs {
     pub(super) output: OutputArgs,
 }
 
-/// One chain under one policy.
-struct Row {
-    name: String,
-    policy: String,
-    kind: Kind,
-    /// Time by formula, where there is one.
-    computed: Option<f64>,
+/// What a policy did on a chain.
+pub(super) struct PolicyRun {
+    kind: PolicyKind,
     played: Played,
+    /// The probabilities of a rejection between which the best policy stops.
+    thresholds: Option<(f64, f64)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum PolicyKind {
     Length,
     Threshold,
     Best,
     Oracle,
 }
 
-impl Row {
-    fn deviation(&self) -> Option<f64> {
-        deviation(&self.played.time, self.computed?)
+impl LengthsArgs {
+    fn costs(&self) -> Result<Costs> {
+        Ok(Costs::new(CostCoefficient::new(self.cost)?, self.longest)?)
     }
 
-    fn speedup(&self) -> Figure {
-        let (speedup, (low, high)) = self.played.speedup();
-        Figure::with_interval(speedup, low, high)
-    }
-
-    fn record(&self) -> serde_json::Value {
-        let (speedup, (low, high)) = self.played.speedup();
-        json!({
-            "chain": self.name,
-            "policy": self.policy,
-            "tokens": self.played.tokens,
-            "computed": self.computed.map(|time| json!({ "time": time })),
-            "simulated": {
-                "time": record(&self.played.time),
-                "discarded": record(&self.played.discarded),
-                "reviews": record(&self.played.reviews),
-                "speedup": speedup,
-                "speedup_interval": [low, high],
-                "discard_rate": self.played.discard_rate(),
-                "verification_rate": self.played.verification_rate(),
-            },
-            "deviation": self.deviation(),
-        })
+    /// All policies: what they are called, and the time by formula, where there is one.
+    fn policies<'s>(
+        &self,
+        time: impl Fn(usize) -> f64,
+        solution: &'s Solution,
+    ) -> Vec<(String, PolicyKind, Policy<'s>, Option<f64>)> {
+        let plain = (
+            "plain decoding".to_owned(),
+            PolicyKind::Length,
+            Policy::Plain,
+            Some(time(0)),
+        );
+        let lengths = self.lengths.iter().map(|&k| {
+            let policy = Policy::Length(k);
+            (
+                format!("{k} tokens"),
+                PolicyKind::Length,
+                policy,
+                Some(time(k)),
+            )
+        });
+        let thresholds = self.thresholds.iter().map(|&threshold| {
+            let policy = Policy::Threshold(threshold);
+            (
+                format!("h = {threshold}"),
+                PolicyKind::Threshold,
+                policy,
+                None,
+            )
+        });
+        let (best, time) = (Policy::Best(solution), Some(solution.time()));
+        let best = ("the best".to_owned(), PolicyKind::Best, best, time);
+        let oracle = (
+            "oracle".to_owned(),
+            PolicyKind::Oracle,
+            Policy::Oracle,
+            None,
+        );
+        let fixed = std::iter::once(plain).chain(lengths).chain(thresholds);
+        fixed.chain([best, oracle]).collect()
     }
 }
 
-impl LengthsArgs {
-    pub(super) fn run(&self) -> Result<Findings> {
-        self.output.check()?;
-        let costs = Costs::new(CostCoefficient::new(self.cost)?, self.longest)?;
-        for &threshold in &self.thresholds {
-            Policy::Threshold(threshold).check()?;
-        }
-        let chains = self.chains.chains()?;
-        let described = self.chains.described(&chains);
-        let mut thresholds = None;
-        let of_chain = |named: &Named| {
-            let solution = Solution::best(&named.chain, costs);
-            thresholds.get_or_insert_with(|| said_thresholds(&named.name, &solution));
-            self.play(named, costs, &solution)
-        };
-        let (rows, plots) = ChainsArgs::rows(&chains, of_chain, plot)?;
-        let deviation = largest(rows.iter().map(Row::deviation));
-        let summary = std::iter::once(deviation).chain(thresholds.flatten());
-        Ok(Findings {
-            title: "When to stop drafting".to_owned(),
-            summary: summary.collect::<Vec<_>>().join(" "),
-            records: rows.iter().map(Row::record).collect(),
-            table: self.table(&described, &rows)?,
-            plots,
-        })
+impl Study for LengthsArgs {
+    type Details = PolicyRun;
+
+    const TITLE: &'static str = "When to stop drafting";
+
+    fn check(&self) -> Result<()> {
+        self.costs()?;
+        let mut policies = self.thresholds.iter().copied().map(Policy::Threshold);
+        Ok(policies.try_for_each(Policy::check)?)
     }
 
-    fn table(&self, described: &str, rows: &[Row]) -> Result<Table> {
-        let rate = |header: &str, of: fn(&Played) -> f64| {
-            let figures = rows.iter().map(|row| Figure::new(of(&row.played)));
-            Figures::new(header, Evidence::Simulated, figures).decimals(3)
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<PolicyRun>>> {
+        let costs = self.costs()?;
+        let solution = Solution::best(&named.chain, costs);
+        let time = |length| expected_time(&named.chain, costs, length);
+        let row = |(rule, kind, policy, computed)| {
+            let played = simulate_policy(&named.chain, costs, policy, runs, named.seed)?;
+            let best = kind == PolicyKind::Best;
+            Ok(Row {
+                chain: named.name.clone(),
+                rule,
+                computed,
+                simulated: Some(played.time),
+                details: PolicyRun {
+                    kind,
+                    played,
+                    thresholds: solution.thresholds().filter(|_| best),
+                },
+            })
         };
-        let table = Table::new(format!(
-            "When to stop drafting: {described}, a draft forward takes {} of a target forward",
+        self.policies(time, &solution)
+            .into_iter()
+            .map(row)
+            .collect()
+    }
+
+    fn table(&self, described: &str, rows: &[Row<PolicyRun>]) -> Result<Table> {
+        let rate = |header: &str, of: fn(&Played) -> f64| {
+            let rate = |row: &Row<PolicyRun>| Some(of(&row.details.played));
+            figures(header, Evidence::Simulated, rows, rate).decimals(3)
+        };
+        let title = format!(
+            "{}: {described}, a draft forward takes {} of a target forward",
+            Self::TITLE,
             self.cost
-        ))
-        .labels("Chain", rows.iter().map(|row| row.name.clone()))?
-        .labels("Policy", rows.iter().map(|row| row.policy.clone()))?
-        .figures(computed("Time", rows, |row| row.computed).decimals(3))?
-        .figures(simulated("Time", rows, |row| Some(figure(&row.played.time))).decimals(3))?
-        .figures(off(rows, Row::deviation))?
-        .figures(simulated("Speedup", rows, |row| Some(row.speedup())).decimals(3))?
-        .figures(rate("Discard rate", Played::discard_rate))?
-        .figures(rate("Verification rate", Played::verification_rate))?;
+        );
+        let speedup = simulated("Speedup", rows, |row| {
+            let (speedup, (low, high)) = row.details.played.speedup();
+            Some(Figure::with_interval(speedup, low, high))
+        });
+        let table = compared(title, Some("Policy"), ("Time", 3), rows)?
+            .figures(speedup.decimals(3))?
+            .figures(rate("Discard rate", Played::discard_rate))?
+            .figures(rate("Verification rate", Played::verification_rate))?;
         Ok(table.note(
             "Time: of a sequence, in forwards of the target. Thresholds know the probability that a drafted token is \
              rejected, as a perfect head would. The best policy is that of dynamic programming; the oracle knows what \
@@ -155,79 +180,66 @@ impl LengthsArgs {
         ))
     }
 
-    /// Plays all policies on a chain.
-    fn play(&self, named: &Named, costs: Costs, solution: &Solution) -> Result<Vec<Row>> {
-        let played = |(policy, kind, rule, computed)| {
-            Ok(Row {
-                name: named.name.clone(),
-                policy,
-                kind,
-                computed,
-                played: simulate_policy(&named.chain, costs, rule, self.chains.runs, named.seed)?,
-            })
+    /// Discarded tokens against reviews.
+    fn plot(&self, named: &Named, rows: &[Row<PolicyRun>]) -> Result<Captioned> {
+        let series = |title: &str, kind: PolicyKind| {
+            let runs = rows.iter().map(|row| &row.details);
+            let points = runs
+                .filter(|run| run.kind == kind)
+                .map(|PolicyRun { played, .. }| {
+                    let rate = Figure::new(played.verification_rate());
+                    (played.discard_rate(), rate)
+                });
+            Line::new(title, Evidence::Simulated, points.collect::<Vec<_>>())
         };
-        let policies = self.policies(named, costs, solution);
-        policies.into_iter().map(played).collect()
+        let lines = vec![
+            series("fixed lengths", PolicyKind::Length),
+            series("thresholds", PolicyKind::Threshold),
+            series("the best", PolicyKind::Best),
+            series("oracle", PolicyKind::Oracle),
+        ];
+        let plot = Plot::lines(
+            format!("Discarded tokens against reviews, {}", named.name),
+            Axis::new("discard rate").from_zero(),
+            Axis::new("verification rate").from_zero(),
+            lines,
+        )?;
+        let caption = "T = T₀ + t_draft·N_discarded + (t_target − t_draft)·N_target: nearer to the origin is faster.";
+        Ok((plot, caption.to_owned()))
     }
 
-    /// All policies: what they are called, and the time by formula, where there is one.
-    fn policies<'s>(
-        &self,
-        named: &Named,
-        costs: Costs,
-        solution: &'s Solution,
-    ) -> Vec<(String, Kind, Policy<'s>, Option<f64>)> {
-        let length = |name: String, policy, length| {
-            let time = expected_time(&named.chain, costs, length);
-            (name, Kind::Length, policy, Some(time))
-        };
-        let plain = length("plain decoding".to_owned(), Policy::Plain, 0);
-        let lengths = self
-            .lengths
+    fn record(row: &Row<PolicyRun>) -> Value {
+        let played = &row.details.played;
+        let (speedup, (low, high)) = played.speedup();
+        json!({
+            "chain": row.chain,
+            "policy": row.rule,
+            "tokens": played.tokens,
+            "computed": row.computed.map(|time| json!({ "time": time })),
+            "simulated": {
+                "time": record(&played.time),
+                "discarded": record(&played.discarded),
+                "reviews": record(&played.reviews),
+                "speedup": speedup,
+                "speedup_interval": [low, high],
+                "discard_rate": played.discard_rate(),
+                "verification_rate": played.verification_rate(),
+            },
+            "deviation": row.deviation(),
+        })
+    }
+
+    fn summary(&self, rows: &[Row<PolicyRun>]) -> String {
+        let mut known = rows
             .iter()
-            .map(|&k| length(format!("{k} tokens"), Policy::Length(k), k));
-        let thresholds = self.thresholds.iter().map(|&threshold| {
-            let policy = Policy::Threshold(threshold);
-            (format!("h = {threshold}"), Kind::Threshold, policy, None)
+            .filter_map(|row| Some((row, row.details.thresholds?)));
+        let said = known.next().map_or_else(String::new, |(row, (low, high))| {
+            format!(
+                " On {} the best policy stops from a probability of a rejection on that is between {low:.3} and \
+                 {high:.3}, depending on the state.",
+                row.chain
+            )
         });
-        let (best, time) = (Policy::Best(solution), Some(solution.time()));
-        let best = ("the best".to_owned(), Kind::Best, best, time);
-        let oracle = ("oracle".to_owned(), Kind::Oracle, Policy::Oracle, None);
-        let fixed = std::iter::once(plain).chain(lengths).chain(thresholds);
-        fixed.chain([best, oracle]).collect()
+        largest(rows) + &said
     }
-}
-
-fn said_thresholds(name: &str, solution: &Solution) -> Option<String> {
-    let (low, high) = solution.thresholds()?;
-    Some(format!(
-        "On {name} the best policy stops from a probability of a rejection on that is between {low:.3} and {high:.3}, \
-         depending on the state."
-    ))
-}
-
-/// Discarded tokens against reviews.
-fn plot(named: &Named, rows: &[Row]) -> Result<Captioned> {
-    let series = |title: &str, kind: Kind| {
-        let of_kind = rows.iter().filter(|row| row.kind == kind);
-        let points = of_kind.map(|row| {
-            let rate = Figure::new(row.played.verification_rate());
-            (row.played.discard_rate(), rate)
-        });
-        Line::new(title, Evidence::Simulated, points.collect::<Vec<_>>())
-    };
-    let lines = vec![
-        series("fixed lengths", Kind::Length),
-        series("thresholds", Kind::Threshold),
-        series("the best", Kind::Best),
-        series("oracle", Kind::Oracle),
-    ];
-    let plot = Plot::lines(
-        format!("Discarded tokens against reviews, {}", named.name),
-        Axis::new("discard rate").from_zero(),
-        Axis::new("verification rate").from_zero(),
-        lines,
-    )?;
-    let caption = "T = T₀ + t_draft·N_discarded + (t_target − t_draft)·N_target: nearer to the origin is faster.";
-    Ok((plot, caption.to_owned()))
 }

@@ -1,119 +1,185 @@
-//! `cascade-lab theory rejections`: Theorem 1.
+//! `cascade-lab theory rejections` and `batch`: Theorems 1 and 3.
+
+use std::num::NonZeroUsize;
 
 use anyhow::Result;
-use cascade_reproduce::report::{Axis, Evidence, Line, Plot, Table};
-use cascade_reproduce::theory::rejection::{expected_rejections, Algorithm, Player, Rejections};
+use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
+use cascade_reproduce::theory::rejection::{
+    expected_batch_limit, expected_batch_rejections, expected_rejections, AcceptMore, Player,
+    Rejections,
+};
 use cascade_reproduce::theory::Estimate;
 use clap::Args;
-use serde_json::json;
+use serde_json::{json, Value};
 
 use super::chains::{ChainsArgs, Named};
 use super::findings::{
-    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
-    NORMAL,
+    compared, figure, figures, record, Captioned, OutputArgs, Row, Study, NORMAL,
 };
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectionsArgs {
     #[command(flatten)]
-    chains: ChainsArgs,
+    pub(super) chains: ChainsArgs,
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
 
-struct Row {
-    name: String,
-    computed: Rejections,
-    simulated: Estimate,
-    /// The mean after the first runs.
-    course: Vec<Estimate>,
-}
+/// Expectations, and the means after the first runs.
+type Course = (Rejections, Vec<Estimate>);
 
-impl Row {
-    fn new(named: &Named, runs: u64) -> Result<Self> {
-        let player = Player::new(&named.chain, Algorithm::Speculative)?;
+impl Study for RejectionsArgs {
+    type Details = Course;
+
+    const TITLE: &'static str = "Rejections of speculative sampling";
+
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Course>>> {
+        let player = Player::new(&named.chain, AcceptMore::NOTHING_MORE)?;
         let (simulated, course) = player.rejections(runs, named.seed)?;
-        Ok(Self {
-            name: named.name.clone(),
-            computed: expected_rejections(&named.chain, named.chain.positions()),
-            simulated,
-            course,
-        })
+        let computed = expected_rejections(&named.chain);
+        Ok(vec![Row {
+            chain: named.name.clone(),
+            rule: String::new(),
+            computed: Some(computed.expected),
+            simulated: Some(simulated),
+            details: (computed, course),
+        }])
     }
 
-    fn deviation(&self) -> Option<f64> {
-        deviation(&self.simulated, self.computed.expected)
-    }
-
-    fn acceleration(&self) -> Option<f64> {
-        Some(self.computed.acceleration()).filter(|ratio| ratio.is_finite())
-    }
-}
-
-impl RejectionsArgs {
-    pub(super) fn run(&self) -> Result<Findings> {
-        self.output.check()?;
-        let chains = self.chains.chains()?;
-        let described = self.chains.described(&chains);
-        let rows = chains
-            .iter()
-            .map(|named| Row::new(named, self.chains.runs))
-            .collect::<Result<Vec<_>>>()?;
-        let table = Table::new(format!("Rejections of speculative sampling: {described}"))
-            .labels("Chain", rows.iter().map(|row| row.name.clone()))?
-            .figures(computed("Rejections", &rows, |row| Some(row.computed.expected)).decimals(4))?
-            .figures(simulated("Rejections", &rows, |row| Some(figure(&row.simulated))).decimals(4))?
-            .figures(off(&rows, Row::deviation))?
-            .figures(computed("Tokens per rejection", &rows, Row::acceleration))?
+    fn table(&self, described: &str, rows: &[Row<Course>]) -> Result<Table> {
+        let title = format!("{}: {described}", Self::TITLE);
+        let per_rejection = figures(
+            "Tokens per rejection",
+            Evidence::Computed,
+            rows,
+            acceleration,
+        );
+        Ok(compared(title, None, ("Rejections", 4), rows)?
+            .figures(per_rejection)?
             .note("Theorem 1: the sum over the positions of the expected distance of target and drafter. No rule that \
-                   leaves the target's distribution unchanged has fewer (Theorem 2).");
-        let plots = rows.iter().take(1).map(Row::plot);
-        Ok(Findings {
-            title: "Rejections of speculative sampling".to_owned(),
-            summary: largest(rows.iter().map(Row::deviation)),
-            plots: plots.collect::<Result<_>>()?,
-            records: rows.iter().map(Row::record).collect(),
-            table,
-        })
+                   leaves the target's distribution unchanged has fewer (Theorem 2)."))
     }
-}
 
-impl Row {
-    fn plot(&self) -> Result<Captioned> {
-        let course = self
-            .course
+    fn plot(&self, named: &Named, rows: &[Row<Course>]) -> Result<Captioned> {
+        let (computed, course) = &rows[0].details;
+        let (name, course) = match rows[0].simulated {
+            Some(all) if course.is_empty() => ("mean of the runs", vec![all]),
+            _ => ("mean of the first runs", course.clone()),
+        };
+        let points = course
             .iter()
             .map(|so_far| (so_far.runs as f64, figure(so_far)));
-        let lines = vec![Line::new(
-            "mean of the first runs",
-            Evidence::Simulated,
-            course,
-        )];
         let plot = Plot::lines(
-            format!("Rejections, {}", self.name),
-            Axis::new("runs").log(),
+            format!("Rejections, {}", named.name),
+            Axis::new("runs"),
             Axis::new("rejections of a sequence"),
-            if self.course.is_empty() {
-                vec![Line::new(
-                    "mean of the runs",
-                    Evidence::Simulated,
-                    [(self.simulated.runs as f64, figure(&self.simulated))],
-                )]
-            } else {
-                lines
-            },
+            vec![Line::new(name, Evidence::Simulated, points)],
         )?
-        .reference("Theorem 1", Evidence::Computed, self.computed.expected)?;
+        .log()?
+        .reference("Theorem 1", Evidence::Computed, computed.expected)?;
         Ok((plot, format!("Intervals: {NORMAL}.")))
     }
 
-    fn record(&self) -> serde_json::Value {
+    fn record(row: &Row<Course>) -> Value {
         json!({
-            "chain": self.name,
-            "tokens": self.computed.tokens,
-            "computed": { "rejections": self.computed.expected, "tokens_per_rejection": self.acceleration() },
-            "simulated": record(&self.simulated),
-            "deviation": self.deviation(),
+            "chain": row.chain,
+            "tokens": row.details.0.tokens,
+            "computed": { "rejections": row.computed, "tokens_per_rejection": acceleration(row) },
+            "simulated": row.simulated.as_ref().map(record),
+            "deviation": row.deviation(),
+        })
+    }
+}
+
+fn acceleration(row: &Row<Course>) -> Option<f64> {
+    Some(row.details.0.acceleration()).filter(|ratio| ratio.is_finite())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BatchArgs {
+    #[command(flatten)]
+    pub(super) chains: ChainsArgs,
+
+    /// Drafts at a time.
+    #[arg(
+        long,
+        value_name = "M,…",
+        value_delimiter = ',',
+        default_value = "1,2,3,4,5,8,16,32"
+    )]
+    drafts: Vec<NonZeroUsize>,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// Numbers of drafts; none for the limit, which is not simulated.
+type Drafts = Option<NonZeroUsize>;
+
+impl Study for BatchArgs {
+    type Details = Drafts;
+
+    const TITLE: &'static str = "Rejections of batch speculative sampling";
+
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Drafts>>> {
+        let row = |drafts: Drafts, computed: Rejections, simulated| Row {
+            chain: named.name.clone(),
+            rule: drafts.map_or("∞".to_owned(), |drafts| drafts.to_string()),
+            computed: Some(computed.expected),
+            simulated,
+            details: drafts,
+        };
+        let finite = self.drafts.iter().map(|&drafts| {
+            let (simulated, _) =
+                Player::batch(&named.chain, drafts)?.rejections(runs, named.seed)?;
+            let computed = expected_batch_rejections(&named.chain, drafts);
+            Ok(row(Some(drafts), computed, Some(simulated)))
+        });
+        let limit = row(None, expected_batch_limit(&named.chain), None);
+        finite.chain([Ok(limit)]).collect()
+    }
+
+    fn table(&self, described: &str, rows: &[Row<Drafts>]) -> Result<Table> {
+        let title = format!("{}: {described}", Self::TITLE);
+        Ok(compared(title, Some("Drafts"), ("Rejections", 4), rows)?
+            .note("Theorem 3. More drafts help only where drafting begins, so that rejections do not go to 0: the last \
+                   row is what they go to."))
+    }
+
+    fn plot(&self, named: &Named, rows: &[Row<Drafts>]) -> Result<Captioned> {
+        let line = |name: &str, evidence, of: fn(&Row<Drafts>) -> Option<Figure>| {
+            let at = |row: &Row<Drafts>| Some((row.details?.get() as f64, of(row)?));
+            let mut points: Vec<_> = rows.iter().filter_map(at).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Line::new(name, evidence, points)
+        };
+        let lines = vec![
+            line("Theorem 3", Evidence::Computed, |row| {
+                row.computed.map(Figure::new)
+            }),
+            line("runs", Evidence::Simulated, Row::simulated),
+        ];
+        let plot = Plot::lines(
+            format!("Rejections with several drafts, {}", named.name),
+            Axis::new("drafts"),
+            Axis::new("rejections of a sequence"),
+            lines,
+        )?;
+        let limit = rows.last().and_then(|row| row.computed);
+        let plot = plot
+            .log()?
+            .reference("limit", Evidence::Computed, limit.unwrap_or(0.0))?;
+        Ok((plot, format!("Intervals: {NORMAL}.")))
+    }
+
+    fn record(row: &Row<Drafts>) -> Value {
+        json!({
+            "chain": row.chain,
+            // Absent for the limit.
+            "drafts": row.details,
+            "computed": { "rejections": row.computed },
+            "simulated": row.simulated.as_ref().map(record),
+            "deviation": row.deviation(),
         })
     }
 }

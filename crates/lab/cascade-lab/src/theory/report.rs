@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use anyhow::Result;
-use cascade_reproduce::theory::{Best, Drafter, Simulated, System};
+use cascade_reproduce::theory::{Drafter, Simulated, System};
 use serde::Serialize;
 
-use super::args::{OutputArgs, SearchArgs, SimulationRecord};
+use super::args::OutputArgs;
 use crate::terminal;
 
 /// The report on one system; its fields are those of --json.
@@ -19,7 +19,7 @@ pub(super) struct Report {
     /// How the best lengths were searched for, if they were.
     search: Option<SearchRecord>,
     computed: Computed,
-    simulated: Option<SimulationRecord>,
+    simulated: Option<Simulated>,
 }
 
 #[derive(Serialize)]
@@ -61,50 +61,24 @@ struct Computed {
     walltime_per_step: f64,
 }
 
-/// A system and where its lengths come from.
-pub(super) struct Found<S> {
-    pub(super) system: S,
-    pub(super) search: Option<SearchRecord>,
-}
-
-impl<S> Found<S> {
-    pub(super) fn given(system: S) -> Self {
-        Self {
-            system,
-            search: None,
-        }
-    }
-
-    pub(super) fn best(best: Best<S>, search: &SearchArgs) -> Self {
-        Self {
-            system: best.system,
-            search: Some(SearchRecord {
-                max_k: search.limit(),
-                at_limit: best.at_limit,
-            }),
-        }
-    }
-}
-
 impl Report {
-    pub(super) fn new<S: System>(
-        (system_name, formula): (&'static str, &'static str),
+    pub(super) fn new(
+        (name, formula): (&'static str, &'static str),
         drafters: Vec<DrafterRecord>,
-        found: Found<S>,
+        (system, search): (&impl System, Option<SearchRecord>),
         output: &OutputArgs,
     ) -> Result<Self> {
-        let system = found.system;
         Ok(Self {
-            system: system_name,
+            system: name,
             formula,
             drafters,
-            search: found.search,
+            search,
             computed: Computed {
                 ewif: system.ewif(),
                 tokens_per_step: system.expected_tokens(),
                 walltime_per_step: system.walltime(),
             },
-            simulated: output.simulated(&system)?,
+            simulated: output.simulated(system)?,
         })
     }
 
@@ -130,13 +104,13 @@ impl Report {
             "walltime   {walltime_per_step:.4} forwards of the target per step, computed"
         )?;
         writeln!(out, "EWIF       {ewif:.4} computed")?;
-        if let Some(simulation) = &self.simulated {
-            let (result, seed) = (&simulation.result, simulation.seed);
-            let steps = result.steps;
+        if let Some(simulated) = &self.simulated {
             writeln!(
                 out,
-                "EWIF       {} simulated, {steps} steps, seed {seed}",
-                with_error(result)
+                "EWIF       {} simulated, {} steps, seed {}",
+                with_error(simulated),
+                simulated.steps,
+                simulated.seed
             )?;
         }
         self.warn(out)

@@ -36,7 +36,7 @@ pub(super) fn print(out: &mut impl Write, args: &Table1Args) -> Result<()> {
     )?;
     for row in &rows {
         let simulated = match args.output.simulated(&row.system)? {
-            Some(simulation) => with_error(&simulation.result),
+            Some(simulated) => with_error(&simulated),
             None => "-".to_owned(),
         };
         let best = format!("{}: {:.4}", lengths(&row.best.system), row.best.ewif);

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::report::evidence::Evidence;
-use crate::report::file::write_atomically;
 use crate::report::manifest::{Manifest, MANIFEST};
 use crate::report::plot::Plot;
 use crate::report::sample::Sample;
 use crate::report::table::Table;
+use crate::results;
 
 /// The file to open.
 const PAGE: &str = "report.html";
@@ -93,7 +93,7 @@ impl Report {
     /// What the system says, and what drawing a plot or writing JSON fails with.
     pub fn write(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
-        let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
+        let write = |name: &str, bytes: &[u8]| results::write(&folder.join(name), bytes);
         for (i, table) in self.tables().enumerate() {
             let stem = stem("table", i, table.title());
             write(&format!("{stem}.csv"), table.to_csv().as_bytes())?;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
 use crate::error::{Error, Result};
+use crate::results::read;
 
 /// The provenance of figures: what is needed to reproduce and to question them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,13 +46,11 @@ impl Manifest {
     /// A file that cannot be read or understood.
     pub fn of_folder(folder: &Path) -> Result<Option<Self>> {
         let file = folder.join(MANIFEST);
-        let bytes = match cascade_core::fs::read(&file, LARGEST_MANIFEST) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(Error::io("read", &file))?,
+        let parse = |bytes: Vec<u8>| {
+            serde_json::from_slice(&bytes)
+                .map_err(|source| Error::damaged(&file, source.line(), source))
         };
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|source| Error::damaged(&file, source.line(), source))
+        read(&file, LARGEST_MANIFEST)?.map(parse).transpose()
     }
 
     /// A manifest of what is known at the start of a run; the rest is added to its fields.
@@ -157,15 +155,15 @@ pub struct Weights {
     pub files: BTreeMap<String, Sha256>,
 }
 
-/// The SHA-256 of some bytes. Written as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Sha256(pub [u8; 32]);
+/// The SHA-256 of some bytes, as 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Sha256(String);
 
 impl Sha256 {
     /// The hash of bytes in memory.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(sha2::Sha256::digest(bytes).into())
+        Self::of_digest(sha2::Sha256::digest(bytes))
     }
 
     /// The hash of a file, which is read once from start to end.
@@ -176,58 +174,31 @@ impl Sha256 {
         let hash = || {
             let mut hasher = sha2::Sha256::new();
             io::copy(&mut std::fs::File::open(path)?, &mut hasher)?;
-            Ok(Self(hasher.finalize().into()))
+            Ok(Self::of_digest(hasher.finalize()))
         };
         hash().map_err(Error::io("hash", path))
+    }
+
+    fn of_digest(digest: impl IntoIterator<Item = u8>) -> Self {
+        let bytes = digest.into_iter();
+        Self(bytes.map(|byte| format!("{byte:02x}")).collect())
     }
 }
 
 impl fmt::Display for Sha256 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&self.0)
     }
-}
-
-impl fmt::Debug for Sha256 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sha256({self})")
-    }
-}
-
-impl FromStr for Sha256 {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        parse_hash(text).ok_or_else(|| {
-            let problem = "is not a SHA-256; give its 64 hexadecimal digits";
-            Error::invalid(format!("\"{text}\" {problem}"))
-        })
-    }
-}
-
-fn parse_hash(text: &str) -> Option<Sha256> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let bytes: Vec<u8> = digits
-        .filter(|digits| digits.len() == 64)?
-        .chunks_exact(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect();
-    bytes.try_into().ok().map(Sha256)
 }
 
 impl TryFrom<String> for Sha256 {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<Sha256> for String {
-    fn from(hash: Sha256) -> Self {
-        hash.to_string()
+        if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(Self(text.to_lowercase()));
+        }
+        let problem = "is not a SHA-256; give its 64 hexadecimal digits";
+        Err(Error::invalid(format!("\"{text}\" {problem}")))
     }
 }

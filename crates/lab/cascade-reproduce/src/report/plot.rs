@@ -10,7 +10,6 @@ use crate::report::figure::Figure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
     title: String,
-    log: bool,
     from_zero: bool,
 }
 
@@ -19,18 +18,11 @@ impl Axis {
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
-            log: false,
             from_zero: false,
         }
     }
 
-    /// Makes the axis logarithmic.
-    #[must_use]
-    pub fn log(self) -> Self {
-        Self { log: true, ..self }
-    }
-
-    /// Makes a linear axis include 0. Axes of bars always do.
+    /// Makes the axis include 0. Axes of bars always do.
     #[must_use]
     pub fn from_zero(self) -> Self {
         Self {
@@ -104,6 +96,8 @@ pub struct Plot {
     title: String,
     x: Axis,
     y: Axis,
+    /// Whether the x axis is logarithmic.
+    log: bool,
     series: Vec<Series>,
     /// Names of the groups of a bar chart.
     groups: Option<Vec<String>>,
@@ -115,12 +109,13 @@ impl Plot {
     /// A line chart.
     ///
     /// # Errors
-    /// Lines without a point, numbers that are not finite, and those that a log axis cannot show.
+    /// Lines without a point, and numbers that are not finite.
     pub fn lines(title: impl Into<String>, x: Axis, y: Axis, lines: Vec<Line>) -> Result<Self> {
         let plot = Self {
             title: title.into(),
             x,
             y,
+            log: false,
             series: lines.into_iter().map(|line| line.0).collect(),
             groups: None,
             references: Vec::new(),
@@ -132,8 +127,8 @@ impl Plot {
     /// where there is room.
     ///
     /// # Errors
-    /// No bar at all, a series that does not have one bar per group, numbers that are not finite,
-    /// and a log axis.
+    /// No bar at all, a series that does not have one bar per group, and numbers that are not
+    /// finite.
     pub fn bars(
         title: impl Into<String>,
         groups: impl IntoIterator<Item = impl Into<String>>,
@@ -145,18 +140,35 @@ impl Plot {
             title: title.into(),
             x: Axis::new(""),
             y: y.from_zero(),
+            log: false,
             series: bars.into_iter().map(|bars| bars.0).collect(),
             groups: Some(groups),
             references: Vec::new(),
         };
-        plot.check_bars()?;
-        plot.checked()
+        let count = plot.groups.as_ref().map_or(0, Vec::len);
+        match plot.series.iter().find(|bars| bars.figures.len() != count) {
+            None => plot.checked(),
+            Some(uneven) => Err(Error::invalid(format!(
+                "the bars \"{}\" of \"{}\" are {} and there are {count} groups; give one per group, `None` for a missing one",
+                uneven.name,
+                plot.title,
+                uneven.figures.len(),
+            ))),
+        }
+    }
+
+    /// Makes the x axis logarithmic.
+    ///
+    /// # Errors
+    /// Points at or below 0.
+    pub fn log(self) -> Result<Self> {
+        Self { log: true, ..self }.checked()
     }
 
     /// Adds a horizontal line at `value`, such as the paper's figure.
     ///
     /// # Errors
-    /// Values that are not finite, and those that a log axis cannot show.
+    /// Values that are not finite.
     pub fn reference(
         mut self,
         label: impl Into<String>,
@@ -197,43 +209,17 @@ impl Plot {
         }
         for series in self.all_series() {
             for (entry, (x, y)) in series.points().enumerate() {
-                self.check(&self.y, &series.name, entry, y)?;
-                self.check(&self.x, &series.name, entry, Figure::new(x))?;
+                if let Some(flaw) = y.flaw().or_else(|| Figure::new(x).flaw()) {
+                    return Err(Error::flawed(&self.title, &series.name, entry, flaw));
+                }
+                if self.log && x <= 0.0 {
+                    return Err(Error::invalid(format!(
+                        "{x} of \"{}\" cannot stand on the log axis of \"{}\"; leave it out or use a linear axis",
+                        series.name, self.title
+                    )));
+                }
             }
         }
         Ok(self)
-    }
-
-    fn check(&self, axis: &Axis, name: &str, entry: usize, figure: Figure) -> Result<()> {
-        if let Some(flaw) = figure.flaw() {
-            return Err(Error::flawed(&self.title, name, entry, flaw));
-        }
-        let (value, _) = figure.extent();
-        if axis.log && value <= 0.0 {
-            return Err(Error::invalid(format!(
-                "{value} of \"{name}\" cannot stand on the log axis of \"{}\"; leave it out or use a linear axis",
-                self.title
-            )));
-        }
-        Ok(())
-    }
-
-    fn check_bars(&self) -> Result<()> {
-        if self.y.log {
-            return Err(Error::invalid(format!(
-                "the bars of \"{}\" have no length on a log axis; use a linear axis, or lines instead",
-                self.title
-            )));
-        }
-        let groups = self.groups.as_ref().map_or(0, Vec::len);
-        match self.series.iter().find(|bars| bars.figures.len() != groups) {
-            None => Ok(()),
-            Some(uneven) => Err(Error::invalid(format!(
-                "the bars \"{}\" of \"{}\" are {} and there are {groups} groups; give one per group, `None` for a missing one",
-                uneven.name,
-                self.title,
-                uneven.figures.len(),
-            ))),
-        }
     }
 }

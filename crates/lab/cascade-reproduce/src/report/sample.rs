@@ -5,25 +5,6 @@ use cascade_core::LevelId;
 use crate::error::{Error, Result};
 use crate::report::evidence::Evidence;
 
-/// A token as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
-    /// Its text. Tokens in a row are read as one text, so white space belongs in them.
-    pub text: String,
-    /// The level that proposed it first.
-    pub proposer: LevelId,
-}
-
-impl Token {
-    /// A token and the level that proposed it first.
-    pub fn new(text: impl Into<String>, proposer: LevelId) -> Self {
-        Self {
-            text: text.into(),
-            proposer,
-        }
-    }
-}
-
 /// A prompt, and what was generated for it, step by step.
 ///
 /// A step is one forward of the target: the drafted tokens that it kept, and as a rule one of its
@@ -34,12 +15,13 @@ pub struct Sample {
     pub(crate) evidence: Evidence,
     pub(crate) prompt: String,
     pub(crate) levels: Vec<String>,
-    pub(crate) steps: Vec<Vec<Token>>,
+    pub(crate) steps: Vec<Vec<(String, LevelId)>>,
 }
 
 impl Sample {
     /// A sample. `levels` are the names of the models, the target first; `steps` are the emitted
-    /// tokens.
+    /// tokens, each with the level that proposed it first. Tokens in a row are read as one text, so
+    /// white space belongs in them.
     ///
     /// # Errors
     /// A token that was proposed by a level without a name.
@@ -47,35 +29,28 @@ impl Sample {
         title: impl Into<String>,
         evidence: Evidence,
         prompt: impl Into<String>,
-        levels: impl IntoIterator<Item = impl Into<String>>,
-        steps: Vec<Vec<Token>>,
+        levels: Vec<String>,
+        steps: Vec<Vec<(String, LevelId)>>,
     ) -> Result<Self> {
-        let sample = Self {
-            title: title.into(),
-            evidence,
-            prompt: prompt.into(),
-            levels: levels.into_iter().map(Into::into).collect(),
-            steps,
-        };
-        sample.check()?;
-        Ok(sample)
-    }
-
-    fn check(&self) -> Result<()> {
-        for (step, tokens) in self.steps.iter().enumerate() {
-            for (token, Token { proposer, .. }) in tokens.iter().enumerate() {
-                if proposer.0 >= self.levels.len() {
+        let title = title.into();
+        for (step, tokens) in steps.iter().enumerate() {
+            for (token, (_, LevelId(level))) in tokens.iter().enumerate() {
+                let names = levels.len();
+                if *level >= names {
                     return Err(Error::invalid(format!(
-                        "token {token} of step {step} of \"{}\" was proposed by level {}, and only {} levels have \
-                         names; name every level, the target first",
-                        self.title,
-                        proposer.0,
-                        self.levels.len()
+                        "token {token} of step {step} of \"{title}\" was proposed by level {level}, and only {names} \
+                         levels have names; name every level, the target first"
                     )));
                 }
             }
         }
-        Ok(())
+        Ok(Self {
+            title,
+            evidence,
+            prompt: prompt.into(),
+            levels,
+            steps,
+        })
     }
 
     pub(crate) fn tokens(&self) -> usize {
@@ -85,6 +60,6 @@ impl Sample {
     /// How many tokens a level proposed.
     pub(crate) fn proposed_by(&self, level: usize) -> usize {
         let tokens = self.steps.iter().flatten();
-        tokens.filter(|token| token.proposer.0 == level).count()
+        tokens.filter(|(_, proposer)| proposer.0 == level).count()
     }
 }

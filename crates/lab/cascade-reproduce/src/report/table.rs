@@ -85,10 +85,11 @@ enum Column {
 }
 
 impl Column {
-    fn header(&self) -> &str {
+    /// Header, and unit if it has one.
+    fn title(&self) -> String {
         match self {
-            Self::Labels { header, .. } => header,
-            Self::Figures(column) => &column.header,
+            Self::Labels { header, .. } => header.clone(),
+            Self::Figures(column) => column.title(),
         }
     }
 
@@ -105,6 +106,29 @@ impl Column {
             Self::Figures(column) => Some(column),
         }
     }
+
+    /// Cells as text: labels as `label` writes them, and figures, of which `figure` gets the
+    /// displayed digits if there are any.
+    fn cells(
+        &self,
+        label: impl Fn(&str) -> String,
+        figure: impl Fn(Option<String>) -> String,
+    ) -> Vec<String> {
+        match self {
+            Self::Labels { cells, .. } => cells.iter().map(|cell| label(cell)).collect(),
+            Self::Figures(column) => {
+                let figures = column.figures.iter();
+                let shown = figures.map(|f| f.map(|f| f.display(column.decimals)));
+                shown.map(figure).collect()
+            }
+        }
+    }
+}
+
+/// A row of columns of text.
+fn row(columns: &[Vec<String>], row: usize, separator: &str) -> String {
+    let cells: Vec<&str> = columns.iter().map(|cells| cells[row].as_str()).collect();
+    cells.join(separator)
 }
 
 /// A table to read ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for
@@ -205,7 +229,10 @@ impl Table {
             return Err(Error::invalid(format!(
                 "the column \"{}\" of \"{}\" has {} cells and those before it have {rows}; give one cell per row, \
                  `None` for a missing figure",
-                column.header(),
+                match &column {
+                    Column::Labels { header, .. } => header,
+                    Column::Figures(column) => &column.header,
+                },
                 self.title,
                 column.len()
             )));

@@ -121,14 +121,9 @@ fn left_out(data: &Data) -> Option<String> {
 
 /// In the order in which they come up; a dataset without categories is one.
 fn categories(data: &Data) -> Vec<String> {
-    let mut categories: Vec<String> = Vec::new();
-    for suite in &data.plan.suites {
-        for asked in &suite.prompts {
-            let category = asked.category.as_ref().unwrap_or(&suite.dataset);
-            if !categories.contains(category) {
-                categories.push(category.clone());
-            }
-        }
-    }
-    categories
+    let all = data.plan.suites.iter().flat_map(|suite| {
+        let prompts = suite.prompts.iter();
+        prompts.map(|asked| asked.category.as_ref().unwrap_or(&suite.dataset))
+    });
+    notes::distinct(all.cloned())
 }

@@ -8,8 +8,8 @@ use cascade_traces::CostTable;
 
 use crate::plan::Plan;
 use crate::record::Run;
-use crate::report::{Figure, Results};
-use crate::times::{forward_seconds, walltimes};
+use crate::report::Figure;
+use crate::results::{forward_seconds, walltimes, Results};
 use crate::{Definition, Metric, Result, Variant};
 
 /// How intervals are made, as tables say it.
@@ -31,7 +31,7 @@ impl Data {
         let plan = Plan::of_folder(folder)?;
         let definition = plan.definition_as_run()?;
         let variants = plan.variants_of(&definition)?;
-        let results = Results::<Run>::open(folder, &plan.experiment())?;
+        let results = Results::open(folder, plan.contents())?;
         let mut by_prompt: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
         for run in results.into_ordered() {
             by_prompt
@@ -204,13 +204,19 @@ impl Ratio {
     }
 
     fn with_interval(&self, value: f64, of: impl Fn(&[usize]) -> f64) -> Option<Figure> {
-        let interval = self.bootstrap.interval(self.gained.len(), of);
-        Some(with_interval(value, interval))
+        Some(with_interval(value, self.bootstrap, self.gained.len(), of))
     }
 }
 
-/// Rounding may leave the value a hair outside of an interval of no width.
-fn with_interval(value: f64, interval: Option<(f64, f64)>) -> Figure {
+/// A value with the interval of what it is `of` resampled prompts, if there is one. Rounding may
+/// leave the value a hair outside of an interval of no width.
+fn with_interval(
+    value: f64,
+    bootstrap: Bootstrap,
+    prompts: usize,
+    of: impl Fn(&[usize]) -> f64,
+) -> Figure {
+    let interval = bootstrap.interval(prompts, of);
     interval.map_or(Figure::new(value), |(low, high)| {
         Figure::with_interval(value, low, high)
     })
@@ -252,9 +258,14 @@ impl Sheet<'_> {
         gained: impl Fn(&Run) -> f64,
         taken: impl Fn(&Run) -> f64,
     ) -> Ratio {
+        self.ratio_of(self.runs(variant).map(|run| (gained(run), taken(run))))
+    }
+
+    fn ratio_of(&self, prompts: impl Iterator<Item = (f64, f64)>) -> Ratio {
+        let (gained, taken) = prompts.unzip();
         Ratio {
-            gained: self.runs(variant).map(gained).collect(),
-            taken: self.runs(variant).map(taken).collect(),
+            gained,
+            taken,
             bootstrap: self.data.bootstrap(),
         }
     }
@@ -270,24 +281,13 @@ impl Sheet<'_> {
     /// Tokens by seconds, over the prompts with known times.
     pub(super) fn rate(&self, variant: usize) -> Ratio {
         let timed = self.timed(variant);
-        let (gained, taken) = timed
-            .map(|(run, seconds)| (run.tokens as f64, seconds))
-            .unzip();
-        Ratio {
-            gained,
-            taken,
-            bootstrap: self.data.bootstrap(),
-        }
+        self.ratio_of(timed.map(|(run, seconds)| (run.tokens as f64, seconds)))
     }
 
     /// Seconds by token.
     pub(super) fn latency(&self, variant: usize) -> Ratio {
-        let rate = self.rate(variant);
-        Ratio {
-            gained: rate.taken,
-            taken: rate.gained,
-            ..rate
-        }
+        let timed = self.timed(variant);
+        self.ratio_of(timed.map(|(run, seconds)| (seconds, run.tokens as f64)))
     }
 
     /// The prompts of this sheet that a test of their first record chooses.
@@ -301,16 +301,14 @@ impl Sheet<'_> {
 
     /// SWI of a variant: tokens by cost in forwards of the target.
     pub(super) fn swi(&self, variant: usize, costs: &CostTable) -> Result<Ratio> {
-        let charged = |place: &str| self.data.is_charged(place);
-        let taken = self.runs(variant).map(|run| {
-            let calls = run.calls().filter(|(place, _)| charged(place));
-            costs.in_target_forwards("target", calls)
+        let prompts = self.runs(variant).map(|run| {
+            let calls = run.calls();
+            let charged = calls.filter(|(place, _)| self.data.is_charged(place));
+            let taken = costs.in_target_forwards("target", charged)?;
+            Ok((run.tokens as f64, taken))
         });
-        Ok(Ratio {
-            taken: taken.collect::<std::result::Result<_, _>>()?,
-            gained: self.runs(variant).map(|run| run.tokens as f64).collect(),
-            bootstrap: self.data.bootstrap(),
-        })
+        let prompts = prompts.collect::<Result<Vec<_>>>()?;
+        Ok(self.ratio_of(prompts.into_iter()))
     }
 
     /// Tokens by forwards of the target.
@@ -357,10 +355,8 @@ impl Sheet<'_> {
         let of = |chosen: &[usize]| {
             median(chosen.iter().map(|&i| ratios[i]).collect()).unwrap_or(f64::NAN)
         };
-        Some(with_interval(
-            value,
-            self.data.bootstrap().interval(ratios.len(), of),
-        ))
+        let bootstrap = self.data.bootstrap();
+        Some(with_interval(value, bootstrap, ratios.len(), of))
     }
 
     /// Tokens per second.

@@ -71,6 +71,17 @@ pub(super) fn verdict(ratio: Interval) -> &'static str {
     }
 }
 
+/// Each item once, in the order in which they come up.
+pub(super) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for item in items {
+        if !distinct.contains(&item) {
+            distinct.push(item);
+        }
+    }
+    distinct
+}
+
 /// Prompts below which nothing is concluded.
 pub(super) const FEWEST: usize = 30;
 

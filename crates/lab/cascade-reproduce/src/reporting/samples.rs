@@ -5,7 +5,7 @@ use std::path::Path;
 use cascade_core::LevelId;
 
 use super::data::Data;
-use crate::report::{Report, Sample, Token};
+use crate::report::{Report, Sample};
 use crate::samples::{Sampled, Samples};
 use crate::Result;
 
@@ -19,19 +19,16 @@ pub(super) fn add(
 ) -> Result<Report> {
     let variant = variant.or_else(|| most_drafters(data));
     let samples = Samples::open(folder)?;
-    let mut report = report;
-    let mut first = true;
+    let right = variant.filter(|&variant| data.failure(variant).is_none());
+    let Some(variant) = right.filter(|_| samples.iter().next().is_some()) else {
+        return Ok(report);
+    };
+    let mut report = report.heading("Who drafted what").text(format!(
+        "Answers of the cascade “{}” to a few of the prompts. A token has the colour of the model that proposed it \
+         first; those of the target itself have none.",
+        data.variants[variant].id
+    ));
     for sampled in samples.iter() {
-        let Some(variant) = variant.filter(|&variant| data.failure(variant).is_none()) else {
-            break;
-        };
-        if std::mem::replace(&mut first, false) {
-            report = report.heading("Who drafted what").text(format!(
-                "Answers of the cascade “{}” to a few of the prompts. A token has the colour of the model that proposed it \
-                 first; those of the target itself have none.",
-                data.variants[variant].id
-            ));
-        }
         if let Some(sample) = sample(data, sampled, variant)? {
             report = report.sample(sample);
         }
@@ -58,18 +55,16 @@ fn sample(data: &Data, sampled: &Sampled, variant: usize) -> Result<Option<Sampl
     let steps = drafted.steps.iter().map(|levels| {
         let tokens = levels.iter().zip(pieces.by_ref());
         tokens
-            .map(|(&level, piece)| Token::new(piece, LevelId(level)))
+            .map(|(&level, piece)| (piece.clone(), LevelId(level)))
             .collect()
     });
-    let drafters = data.variants[variant]
-        .drafters
-        .iter()
-        .map(|role| role.name());
+    let drafters = &data.variants[variant].drafters;
+    let levels = std::iter::once("target").chain(drafters.iter().map(|role| role.name()));
     Ok(Some(Sample::new(
         format!("{} {}{category}", suite.dataset, asked.id),
         data.plan.evidence,
         sampled.text.clone(),
-        std::iter::once("target").chain(drafters),
+        levels.map(str::to_owned).collect(),
         steps.collect(),
     )?))
 }

@@ -18,15 +18,14 @@
 //! * [`simulate_policy`]: any [`Policy`], played token by token.
 
 mod concave;
-mod expected;
 mod play;
 mod solution;
 
-use crate::theory::{CostCoefficient, Error, Result};
+use crate::theory::CostCoefficient;
+use crate::{Error, Result};
 
-pub use expected::expected_time;
 pub use play::{simulate_policy, Played};
-pub use solution::Solution;
+pub use solution::{expected_time, Solution};
 
 /// The time of a forward of the drafter, in forwards of the target, and the longest draft.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,17 +41,13 @@ impl Costs {
     /// at most.
     ///
     /// # Errors
-    /// [`Error::NoDraft`] if `longest` is 0.
+    /// A `longest` of 0.
     pub fn new(draft: CostCoefficient, longest: usize) -> Result<Self> {
-        match longest {
-            0 => Err(Error::NoDraft),
-            longest => Ok(Self { draft, longest }),
+        if longest == 0 {
+            let problem = "the longest draft has at least 1 token, not 0; plain decoding is among the policies";
+            return Err(Error::theory(problem));
         }
-    }
-
-    /// Tokens of a draft at most.
-    pub fn longest(self) -> usize {
-        self.longest
+        Ok(Self { draft, longest })
     }
 
     /// Tokens that may be drafted where `emitted` of `positions` have been emitted: the review adds
@@ -82,11 +77,12 @@ impl Policy<'_> {
     /// Checks that a threshold is a probability.
     ///
     /// # Errors
-    /// [`Error::Threshold`].
+    /// One that is none.
     pub fn check(self) -> Result<()> {
         match self {
             Self::Threshold(threshold) if !(0.0..=1.0).contains(&threshold) => {
-                Err(Error::Threshold(threshold))
+                let problem = format!("a threshold is a probability, from 0 to 1, not {threshold}");
+                Err(Error::theory(problem))
             }
             _ => Ok(()),
         }

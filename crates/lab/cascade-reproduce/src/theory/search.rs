@@ -1,6 +1,6 @@
 //! The lengths that make a system fastest.
 
-use crate::theory::{Drafter, Horizontal, Segment, Speculative, System, Vertical};
+use super::systems::{Drafter, Horizontal, Segment, Speculative, System, Vertical};
 
 /// The fastest system that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,20 +16,19 @@ pub struct Best<S> {
 }
 
 impl<S: System> Best<S> {
-    fn of(system: S) -> Self {
-        Self {
-            ewif: system.ewif(),
-            system,
-            at_limit: false,
+    /// The fastest of `plain` and some other systems; of equally fast ones the first.
+    fn of(plain: S, others: impl IntoIterator<Item = S>, is_at_limit: impl Fn(&S) -> bool) -> Self {
+        let (mut ewif, mut system) = (plain.ewif(), plain);
+        for other in others {
+            let faster = other.ewif();
+            if faster > ewif {
+                (ewif, system) = (faster, other);
+            }
         }
-    }
-
-    /// Takes `system` if it is faster.
-    fn improve(&mut self, system: S) {
-        let ewif = system.ewif();
-        if ewif > self.ewif {
-            self.system = system;
-            self.ewif = ewif;
+        Self {
+            ewif,
+            at_limit: is_at_limit(&system),
+            system,
         }
     }
 }
@@ -37,12 +36,8 @@ impl<S: System> Best<S> {
 /// The best k of speculative decoding, from 0 to `limit`.
 pub fn best_speculative(drafter: Drafter, limit: usize) -> Best<Speculative> {
     let of_length = |tokens| Speculative { drafter, tokens };
-    let mut best = Best::of(of_length(0));
-    for tokens in 1..=limit {
-        best.improve(of_length(tokens));
-    }
-    best.at_limit = best.system.tokens == limit;
-    best
+    let others = (1..=limit).map(of_length);
+    Best::of(of_length(0), others, |best| best.tokens == limit)
 }
 
 /// The best n and k of a vertical cascade, each from 0 to `limit`. With k = 0 the drafter below is
@@ -57,14 +52,11 @@ pub fn best_vertical(drafter: Drafter, below: Drafter, limit: usize) -> Best<Ver
         rounds,
         tokens,
     };
-    let mut best = Best::of(of_lengths(0, 0));
-    for rounds in 1..=limit {
-        for tokens in 0..=limit {
-            best.improve(of_lengths(rounds, tokens));
-        }
-    }
-    best.at_limit = best.system.rounds == limit || best.system.tokens == limit;
-    best
+    let others = (1..=limit).flat_map(|n| (0..=limit).map(move |k| (n, k)));
+    let others = others.map(|(rounds, tokens)| of_lengths(rounds, tokens));
+    Best::of(of_lengths(0, 0), others, |best| {
+        best.rounds == limit || best.tokens == limit
+    })
 }
 
 /// The best lengths of a horizontal cascade of `drafters`, each from 0 to `limit`.
@@ -87,25 +79,20 @@ pub fn best_horizontal(drafters: &[Drafter], limit: usize) -> Best<Horizontal> {
     for &drafter in drafters.iter().rev() {
         endings = endings_from(drafter, endings, limit);
     }
-    let mut best = Best::of(Horizontal::default());
-    for ending in endings {
-        let lengths = ending.lengths.into_iter().rev();
-        let segments = drafters
-            .iter()
-            .zip(lengths)
-            .map(|(&drafter, tokens)| Segment { drafter, tokens });
-        best.improve(Horizontal {
-            segments: segments.collect(),
-        });
-    }
-    if best.system.segments.is_empty() {
-        let unused = drafters
-            .iter()
-            .map(|&drafter| Segment { drafter, tokens: 0 });
-        best.system.segments = unused.collect();
-    }
-    best.at_limit = best.system.segments.iter().any(|s| s.tokens == limit);
-    best
+    let of_lengths = |lengths: Vec<usize>| {
+        let tokens = lengths.into_iter().rev();
+        let segments = drafters.iter().zip(tokens);
+        Horizontal {
+            segments: segments
+                .map(|(&drafter, tokens)| Segment { drafter, tokens })
+                .collect(),
+        }
+    };
+    let unused = of_lengths(vec![0; drafters.len()]);
+    let others = endings.into_iter().map(|ending| of_lengths(ending.lengths));
+    Best::of(unused, others, |best| {
+        best.segments.iter().any(|s| s.tokens == limit)
+    })
 }
 
 /// The end of a draft, by the last drafters.

@@ -1,11 +1,11 @@
 //! Experiments, the sums behind their tables, reports, and theory.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod documents;
 mod drafters;
 mod experiments;
 mod ledger;
 mod lengths;
-mod reports;
 mod theory;
 
 use std::fs;

@@ -2,10 +2,10 @@
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
+use sha2::{Digest, Sha256};
 
 use super::{provenance, samples, Block, Report};
 use crate::error::Result;
-use crate::report::manifest::Sha256;
 use crate::report::plot::Plot;
 use crate::report::table::badge;
 use crate::report::text::{shown, shown_line};
@@ -66,7 +66,7 @@ impl Report {
 
 /// Nothing is loaded, nothing is run, and no style applies but the one with this hash.
 fn policy() -> String {
-    let hash = BASE64_STANDARD.encode(Sha256::of(STYLE.as_bytes()).0);
+    let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'")
 }
 

@@ -1,8 +1,9 @@
 //! Samples in HTML.
 
+use cascade_core::LevelId;
 use maud::{html, Markup};
 
-use crate::report::sample::{Sample, Token};
+use crate::report::sample::Sample;
 use crate::report::table::badge;
 use crate::report::text::shown;
 
@@ -59,13 +60,12 @@ fn counts(sample: &Sample) -> String {
     format!("{tokens} tokens in {steps} steps, mean acceptance length {mean:.2}")
 }
 
-fn step_markup(sample: &Sample, i: usize, tokens: &[Token]) -> Markup {
+fn step_markup(sample: &Sample, i: usize, tokens: &[(String, LevelId)]) -> Markup {
     html! {
         span.step {
-            @for token in tokens {
-                @let level = token.proposer.0;
-                span class={ "token " (class(level)) }
-                    title={ (shown(&sample.levels[level])) ", step " (i + 1) } { (piece(&token.text)) }
+            @for (text, LevelId(level)) in tokens {
+                span class={ "token " (class(*level)) }
+                    title={ (shown(&sample.levels[*level])) ", step " (i + 1) } { (piece(text)) }
             }
         }
     }

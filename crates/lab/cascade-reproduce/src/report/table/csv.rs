@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use ::csv::{Terminator, WriterBuilder};
 
-use super::{Column, Figures, Table};
-use crate::report::figure::{Figure, Interval};
+use super::{Column, Table};
+use crate::report::figure::Figure;
 
 impl Table {
     /// The table as CSV (RFC 4180, with line feeds), a record per row below one of names.
@@ -18,12 +18,10 @@ impl Table {
         let mut writer = WriterBuilder::new()
             .terminator(Terminator::Any(b'\n'))
             .from_writer(Vec::new());
-        let header: Vec<String> = self.columns.iter().flat_map(keys).collect();
-        let rows =
-            (0..self.rows()).map(|row| self.columns.iter().flat_map(|c| cells(c, row)).collect());
-        for record in std::iter::once(header).chain(rows) {
+        let columns: Vec<Vec<String>> = self.columns.iter().flat_map(columns).collect();
+        for row in 0..=self.rows() {
             // Records are of one length, and memory takes them all.
-            let written = writer.write_record(&record);
+            let written = writer.write_record(columns.iter().map(|column| &column[row]));
             debug_assert!(written.is_ok(), "{written:?}");
         }
         let bytes = writer.into_inner().unwrap_or_default();
@@ -32,25 +30,37 @@ impl Table {
 }
 
 /// A name that more than one column would have.
-pub(super) fn repeated_key(columns: &[Column]) -> Option<String> {
+pub(super) fn repeated_key(all: &[Column]) -> Option<String> {
     let mut seen = HashSet::new();
-    let mut keys = columns.iter().flat_map(keys);
+    let mut keys = all
+        .iter()
+        .flat_map(columns)
+        .map(|mut column| column.swap_remove(0));
     keys.find(|key| !seen.insert(key.clone()))
 }
 
-fn keys(column: &Column) -> Vec<String> {
-    match column {
-        Column::Labels { header, .. } => vec![key(header)],
-        Column::Figures(column) => figure_keys(column),
+/// Names and cells: those of a column of figures, and of the ends of its intervals.
+fn columns(column: &Column) -> Vec<Vec<String>> {
+    let figures = match column {
+        Column::Labels { header, cells } => {
+            return vec![[vec![key(header)], cells.clone()].concat()]
+        }
+        Column::Figures(figures) => figures,
+    };
+    let name = key(&format!("{} {}", figures.title(), figures.evidence));
+    let column = |end: &str, of: &dyn Fn(&Figure) -> Option<f64>| {
+        let numbers = figures.figures.iter().map(|figure| of(figure.as_ref()?));
+        let cells = numbers.map(|n| n.map_or_else(String::new, |number| number.to_string()));
+        std::iter::once(format!("{name}{end}"))
+            .chain(cells)
+            .collect()
+    };
+    let mut columns = vec![column("", &|figure| Some(figure.value))];
+    if figures.has_intervals() {
+        columns.push(column("_low", &|figure| Some(figure.interval?.low)));
+        columns.push(column("_high", &|figure| Some(figure.interval?.high)));
     }
-}
-
-fn figure_keys(column: &Figures) -> Vec<String> {
-    let name = key(&format!("{} {}", column.title(), column.evidence));
-    if !column.has_intervals() {
-        return vec![name];
-    }
-    vec![name.clone(), format!("{name}_low"), format!("{name}_high")]
+    columns
 }
 
 fn key(text: &str) -> String {
@@ -63,31 +73,6 @@ fn key(text: &str) -> String {
         .filter(|word| !word.is_empty())
         .collect();
     words.join("_")
-}
-
-fn cells(column: &Column, row: usize) -> Vec<String> {
-    match column {
-        Column::Labels { cells, .. } => vec![cells[row].clone()],
-        Column::Figures(column) => figure_cells(column, row),
-    }
-}
-
-fn figure_cells(column: &Figures, row: usize) -> Vec<String> {
-    let figure: Option<Figure> = column.figures[row];
-    let value = number(figure.map(|figure| figure.value));
-    if !column.has_intervals() {
-        return vec![value];
-    }
-    let interval: Option<Interval> = figure.and_then(|figure| figure.interval);
-    vec![
-        value,
-        number(interval.map(|interval| interval.low)),
-        number(interval.map(|interval| interval.high)),
-    ]
-}
-
-fn number(number: Option<f64>) -> String {
-    number.map_or_else(String::new, |number| number.to_string())
 }
 
 #[cfg(test)]

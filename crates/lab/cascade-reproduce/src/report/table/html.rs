@@ -22,8 +22,12 @@ impl Table {
                 div.scroll {
                     table {
                         thead {
-                            tr { @for head in self.heads() { (head.markup()) } }
-                            tr { @for column in self.all_figures() { (badge_cell(column)) } }
+                            tr { @for title in &self.heads() { (head(title)) } }
+                            tr {
+                                @for column in self.all_figures() {
+                                    th.figures scope="col" { (badge(column.evidence)) }
+                                }
+                            }
                         }
                         tbody {
                             @for row in 0..self.rows() {
@@ -48,48 +52,27 @@ impl Table {
         }
     }
 
-    /// The cells of the first header row.
-    fn heads(&self) -> Vec<Head> {
-        let mut heads: Vec<Head> = Vec::new();
+    /// The cells of the first header row: titles, how many columns of figures share one, and none
+    /// for a column of text.
+    fn heads(&self) -> Vec<(String, usize)> {
+        let mut heads: Vec<(String, usize)> = Vec::new();
         for column in &self.columns {
-            let head = Head::of(column);
+            let (title, figures) = (column.title(), column.figures().is_some());
             match heads.last_mut() {
-                Some(last) if last.figures && head.figures && last.title == head.title => {
-                    last.span += 1;
-                }
-                _ => heads.push(head),
+                Some((last, span)) if figures && *span > 0 && *last == title => *span += 1,
+                _ => heads.push((title, usize::from(figures))),
             }
         }
         heads
     }
 }
 
-/// A header over columns that share it.
-struct Head {
-    title: String,
-    figures: bool,
-    span: usize,
-}
-
-impl Head {
-    fn of(column: &Column) -> Self {
-        let figures = column.figures();
-        Self {
-            title: figures.map_or_else(|| column.header().to_owned(), Figures::title),
-            figures: figures.is_some(),
-            span: 1,
-        }
-    }
-
-    fn markup(&self) -> Markup {
-        html! {
-            @if !self.figures {
-                th scope="col" rowspan="2" { (shown(&self.title)) }
-            } @else if self.span == 1 {
-                th.figures scope="col" { (shown(&self.title)) }
-            } @else {
-                th.figures.group scope="colgroup" colspan=(self.span) { (shown(&self.title)) }
-            }
+fn head((title, span): &(String, usize)) -> Markup {
+    html! {
+        @match span {
+            0 => { th scope="col" rowspan="2" { (shown(title)) } },
+            1 => { th.figures scope="col" { (shown(title)) } },
+            _ => { th.figures.group scope="colgroup" colspan=(span) { (shown(title)) } },
         }
     }
 }
@@ -99,10 +82,6 @@ pub(crate) fn badge(evidence: Evidence) -> Markup {
     html! {
         span class={ "badge " (evidence.name()) } title=(evidence.meaning()) { (evidence.name()) }
     }
-}
-
-fn badge_cell(column: &Figures) -> Markup {
-    html! { th.figures scope="col" { (badge(column.evidence)) } }
 }
 
 fn cell(column: &Column, row: usize, first: bool) -> Markup {

@@ -1,6 +1,6 @@
 //! Tables in LaTeX.
 
-use super::{Column, Figures, Table};
+use super::{row, Column, Table};
 use crate::report::text::shown_line;
 
 impl Table {
@@ -9,24 +9,18 @@ impl Table {
     /// in brackets, and the notes below. A document needs `\usepackage{booktabs}`, and a font that
     /// has the letters of the table's texts; symbols are written as commands.
     pub fn to_latex(&self) -> String {
-        let columns: Vec<Vec<String>> = self.columns.iter().map(cells).collect();
-        let align: String = self.columns.iter().map(alignment).collect();
-        let row = |of: &dyn Fn(&Vec<String>) -> String| {
-            let cells: Vec<String> = columns.iter().map(of).collect();
-            format!("{} \\\\\n", cells.join(" & "))
-        };
+        let columns: Vec<Vec<String>> = self.columns.iter().map(lines).collect();
+        let aligned = |column: &Column| if column.figures().is_some() { 'r' } else { 'l' };
+        let align: String = self.columns.iter().map(aligned).collect();
+        let rows = (0..self.rows() + 2).map(|line| row(&columns, line, " & ") + " \\\\\n");
+        let mut rows: Vec<String> = rows.collect();
+        rows.insert(2, "\\midrule\n".to_owned());
         let mut out = format!(
             "% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\
-             \\begin{{tabular}}{{{align}}}\n\\toprule\n",
-            escaped(&self.title)
+             \\begin{{tabular}}{{{align}}}\n\\toprule\n{}\\bottomrule\n\\end{{tabular}}\n",
+            escaped(&self.title),
+            rows.concat()
         );
-        out += &row(&|cells| cells[0].clone());
-        out += &row(&|cells| cells[1].clone());
-        out += "\\midrule\n";
-        for index in 0..self.rows() {
-            out += &row(&|cells| cells[index + 2].clone());
-        }
-        out += "\\bottomrule\n\\end{tabular}\n";
         for note in self.all_notes() {
             out += &format!("\n\\par\\smallskip{{\\footnotesize {}}}\n", escaped(&note));
         }
@@ -34,34 +28,18 @@ impl Table {
     }
 }
 
-fn alignment(column: &Column) -> char {
-    match column {
-        Column::Labels { .. } => 'l',
-        Column::Figures(_) => 'r',
-    }
-}
-
 /// Header, evidence, and cells.
-fn cells(column: &Column) -> Vec<String> {
-    match column {
-        Column::Labels { header, cells } => {
-            let texts = [header.as_str(), ""]
-                .into_iter()
-                .chain(cells.iter().map(String::as_str));
-            texts.map(protected).collect()
-        }
-        Column::Figures(column) => figure_cells(column),
-    }
-}
-
-fn figure_cells(column: &Figures) -> Vec<String> {
-    let header = escaped(&column.title());
-    let evidence = format!("\\emph{{{}}}", column.evidence);
-    let figures = column.figures.iter().map(|figure| match figure {
+fn lines(column: &Column) -> Vec<String> {
+    let title = column.title();
+    let (header, evidence) = match column.figures() {
+        Some(figures) => (escaped(&title), format!("\\emph{{{}}}", figures.evidence)),
+        None => (protected(&title), String::new()),
+    };
+    let figure = |figure: Option<String>| match figure {
+        Some(figure) => figure.replace('-', "$-$"),
         None => "--".to_owned(),
-        Some(figure) => figure.display(column.decimals).replace('-', "$-$"),
-    });
-    [header, evidence].into_iter().chain(figures).collect()
+    };
+    [vec![header, evidence], column.cells(protected, figure)].concat()
 }
 
 /// [`escaped`], as a cell: one that begins with a bracket or an asterisk would be taken for an
@@ -129,7 +107,7 @@ fn symbol(c: char) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Evidence, Figure};
+    use crate::report::{Evidence, Figure, Figures};
 
     #[test]
     fn nothing_in_a_text_is_a_command() {

@@ -1,26 +1,16 @@
 //! Tables in Markdown.
 
-use super::{Column, Figures, Table};
+use super::{row, Column, Table};
 use crate::report::text::shown_line;
 
 impl Table {
     /// The table as GitHub-flavoured Markdown: a heading, the table with its columns aligned in the
     /// source too, and the notes as a list. Headers name unit and evidence; missing ones are `–`.
     pub fn to_markdown(&self) -> String {
-        let columns: Vec<Vec<String>> = self.columns.iter().map(cells).collect();
+        let columns: Vec<Vec<String>> = self.columns.iter().map(lines).collect();
         let mut out = format!("## {}\n\n", escaped(&self.title));
-        for row in 0..=self.rows() {
-            out += &line(columns.iter().zip(&self.columns).map(|(cells, column)| {
-                padded(&cells[row], width(cells), column.figures().is_some())
-            }));
-            if row == 0 {
-                out += &line(
-                    columns
-                        .iter()
-                        .zip(&self.columns)
-                        .map(|(cells, column)| rule(width(cells), column.figures().is_some())),
-                );
-            }
+        for line in 0..self.rows() + 2 {
+            out += &format!("| {} |\n", row(&columns, line, " | "));
         }
         out + &self.markdown_notes()
     }
@@ -43,50 +33,29 @@ impl Table {
     }
 }
 
-/// Header and cells.
-fn cells(column: &Column) -> Vec<String> {
-    match column {
-        Column::Labels { header, cells } => {
-            let texts = std::iter::once(header).chain(cells);
-            texts.map(|text| escaped(text)).collect()
-        }
-        Column::Figures(column) => figure_cells(column),
-    }
-}
-
-fn figure_cells(column: &Figures) -> Vec<String> {
-    let header = format!("{} ({})", escaped(&column.title()), column.evidence);
-    let figures = column.figures.iter().map(|figure| match figure {
-        None => "–".to_owned(),
-        Some(figure) => figure.display(column.decimals),
+/// Header, rule and cells, all of one width.
+fn lines(column: &Column) -> Vec<String> {
+    let title = escaped(&column.title());
+    let figures = column.figures();
+    let header = match figures {
+        Some(figures) => format!("{title} ({})", figures.evidence),
+        None => title,
+    };
+    let cells = column.cells(escaped, |figure| figure.unwrap_or_else(|| "–".to_owned()));
+    let texts = [vec![header], cells].concat();
+    let widths = texts.iter().map(|text| text.chars().count());
+    let width = widths.max().unwrap_or_default().max(3);
+    let padded = texts.iter().map(|text| match figures {
+        Some(_) => format!("{text:>width$}"),
+        None => format!("{text:<width$}"),
     });
-    std::iter::once(header).chain(figures).collect()
-}
-
-fn line(cells: impl Iterator<Item = String>) -> String {
-    let cells: Vec<String> = cells.collect();
-    format!("| {} |\n", cells.join(" | "))
-}
-
-fn width(cells: &[String]) -> usize {
-    let longest = cells.iter().map(|cell| cell.chars().count()).max();
-    longest.unwrap_or_default().max(3)
-}
-
-fn padded(cell: &str, width: usize, right: bool) -> String {
-    if right {
-        format!("{cell:>width$}")
-    } else {
-        format!("{cell:<width$}")
-    }
-}
-
-fn rule(width: usize, right: bool) -> String {
-    if right {
-        format!("{}:", "-".repeat(width - 1))
-    } else {
-        "-".repeat(width)
-    }
+    let mut lines: Vec<String> = padded.collect();
+    let rule = match figures {
+        Some(_) => "-".repeat(width - 1) + ":",
+        None => "-".repeat(width),
+    };
+    lines.insert(1, rule);
+    lines
 }
 
 /// Text that Markdown shows as it is, on one line.

@@ -176,13 +176,10 @@ fn line<'a>(group: &'a Group<'a>, row: &'a Row) -> Line<'a> {
 
 /// Datasets that the paper has figures of and that did not run.
 fn papers<'a>(data: &'a Data, groups: &[Group<'_>]) -> Vec<&'a str> {
-    let mut datasets: Vec<&str> = Vec::new();
-    for figure in data.definition.rows.iter().flat_map(|row| &row.paper) {
-        let dataset = figure.dataset.as_str();
-        let ran = groups.iter().any(|group| group.of_paper() == dataset);
-        if !ran && !datasets.contains(&dataset) {
-            datasets.push(dataset);
-        }
-    }
-    datasets
+    let rows = data.definition.rows.iter();
+    let datasets = rows
+        .flat_map(|row| &row.paper)
+        .map(|figure| figure.dataset.as_str());
+    let ran = |dataset: &&str| groups.iter().any(|group| group.of_paper() == *dataset);
+    notes::distinct(datasets.filter(|dataset| !ran(dataset)))
 }

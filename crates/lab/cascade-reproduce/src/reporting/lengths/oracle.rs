@@ -79,12 +79,8 @@ pub(super) fn variant(data: &Data) -> Option<usize> {
 
 /// A dataset, and its categories if it has several.
 fn parts<'a>(group: &'a Group<'a>) -> Vec<LengthsLine<'a>> {
-    let mut categories: Vec<String> = Vec::new();
-    for category in group.all.runs(0).filter_map(|run| run.category.clone()) {
-        if !categories.contains(&category) {
-            categories.push(category);
-        }
-    }
+    let categories = group.all.runs(0).filter_map(|run| run.category.clone());
+    let categories = notes::distinct(categories);
     let mut parts = vec![LengthsLine {
         name: group.dataset.to_owned(),
         of_paper: group.of_paper(),

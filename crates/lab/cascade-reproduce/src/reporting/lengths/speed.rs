@@ -124,7 +124,7 @@ fn costs(data: &Data) -> Option<String> {
 
 /// Trained rules that were not there, with the commands that make them.
 fn absent(data: &Data) -> Option<String> {
-    let has = |name: &TrainedName| crate::trained::has(&data.plan.rules, name);
+    let has = |name: &TrainedName| crate::trained::find(&data.plan.rules, name).is_some();
     let names = data.definition.trained();
     let missing: Vec<&TrainedName> = names.iter().filter(|name| !has(name)).collect();
     let folders: Vec<String> = missing.iter().map(|name| name.folder()).collect();

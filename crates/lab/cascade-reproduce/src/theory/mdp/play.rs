@@ -5,8 +5,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Costs, Policy};
 use crate::theory::estimate::Tally;
-use crate::theory::rejection::{Cumulative, Markov};
-use crate::theory::{Error, Estimate, Result};
+use crate::theory::rejection::{Cumulative, Markov, Pair};
+use crate::theory::Estimate;
+use crate::{Error, Result};
 
 /// What a simulation of a policy found. All sequences have the same number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +45,7 @@ impl Played {
 /// machine.
 ///
 /// # Errors
-/// [`Error::TooFewSteps`] below 2 runs; [`Error::Threshold`].
+/// Fewer than 2 runs, and a threshold that is no probability.
 pub fn simulate_policy(
     chain: &Markov,
     costs: Costs,
@@ -55,20 +56,22 @@ pub fn simulate_policy(
     policy.check()?;
     let game = Game::new(chain, costs, policy);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let (mut time, mut discarded, mut reviews) = Default::default();
-    let add = |tally: &mut Tally, value: f64| tally.add(value);
+    let mut tallies = [Tally::default(); 3];
     for _ in 0..runs {
         let counts = game.sequence(&mut rng);
-        let spent = counts.drafted as f64 * costs.draft.get() + counts.reviews as f64;
-        add(&mut time, spent);
-        add(&mut discarded, counts.discarded as f64);
-        add(&mut reviews, counts.reviews as f64);
+        let time = counts.drafted as f64 * costs.draft.get() + counts.reviews as f64;
+        let numbers = [time, counts.discarded as f64, counts.reviews as f64];
+        for (tally, number) in tallies.iter_mut().zip(numbers) {
+            tally.add(number);
+        }
     }
-    let estimate = |tally: Tally| tally.estimate().ok_or(Error::TooFewSteps(runs));
+    let [time, discarded, reviews] = tallies.map(|tally| tally.estimate());
+    let all = time.zip(discarded).zip(reviews);
+    let ((time, discarded), reviews) = all.ok_or_else(|| Error::too_few(runs))?;
     Ok(Played {
-        time: estimate(time)?,
-        discarded: estimate(discarded)?,
-        reviews: estimate(reviews)?,
+        time,
+        discarded,
+        reviews,
         tokens: chain.positions(),
     })
 }
@@ -81,8 +84,7 @@ struct Counts {
 }
 
 struct Game<'a> {
-    positions: usize,
-    states: usize,
+    chain: &'a Markov,
     costs: Costs,
     policy: Policy<'a>,
     nodes: Vec<Node>,
@@ -97,8 +99,8 @@ struct Node {
 }
 
 impl<'a> Game<'a> {
-    fn new(chain: &Markov, costs: Costs, policy: Policy<'a>) -> Self {
-        let node = |pair: &crate::theory::rejection::Pair| Node {
+    fn new(chain: &'a Markov, costs: Costs, policy: Policy<'a>) -> Self {
+        let node = |pair: &Pair| Node {
             target: Cumulative::new(pair.tokens().map(|(q, _)| q)),
             drafter: Cumulative::new(pair.tokens().map(|(_, p)| p)),
             residual: Cumulative::new(pair.tokens().map(|(q, p)| (q - p).max(0.0))),
@@ -108,25 +110,21 @@ impl<'a> Game<'a> {
                 .collect(),
         };
         Self {
-            positions: chain.positions(),
-            states: chain.states(),
+            chain,
             costs,
             policy,
-            nodes: chain.pairs().map(node).collect(),
+            nodes: chain.pairs().iter().map(node).collect(),
         }
     }
 
     fn node(&self, position: usize, last: usize) -> &Node {
-        match position {
-            0 => &self.nodes[0],
-            position => &self.nodes[1 + (position - 1) * self.states + last],
-        }
+        &self.nodes[self.chain.place(position, last)]
     }
 
     fn sequence(&self, rng: &mut impl Rng) -> Counts {
         let mut counts = Counts::default();
         let (mut emitted, mut last) = (0, 0);
-        while emitted < self.positions {
+        while emitted < self.chain.positions() {
             (emitted, last) = self.round(emitted, last, &mut counts, rng);
         }
         counts
@@ -140,7 +138,7 @@ impl<'a> Game<'a> {
         counts: &mut Counts,
         rng: &mut impl Rng,
     ) -> (usize, usize) {
-        let room = self.costs.room(self.positions, start);
+        let room = self.costs.room(self.chain.positions(), start);
         let (mut position, mut last, mut drafted) = (start, start_last, 0);
         // The probability that all drafted tokens are accepted, and the place of the first that is
         // not: the review's outcome, which a policy does not see.
@@ -150,13 +148,12 @@ impl<'a> Game<'a> {
             let node = self.node(position, last);
             let token = node.drafter.draw(rng);
             let accepted = rng.random::<f64>() < node.accept[token];
-            if !accepted && matches!(self.policy, Policy::Oracle) {
-                // The oracle lets the target say the replacement itself.
-                rejected = Some((position, last));
-                break;
-            }
-            if !accepted && rejected.is_none() {
-                rejected = Some((position, last));
+            if !accepted {
+                rejected = rejected.or(Some((position, last)));
+                if matches!(self.policy, Policy::Oracle) {
+                    // The target says the replacement itself.
+                    break;
+                }
             }
             probability *= node.accept[token];
             drafted += 1;

@@ -5,31 +5,20 @@ use std::num::NonZeroUsize;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{AcceptMore, Markov, Pair, MOST_NUMBERS};
+use super::chain::check_numbers;
+use super::{AcceptMore, Markov, Pair};
 use crate::theory::estimate::Tally;
-use crate::theory::{AcceptanceRate, Error, Estimate, Result};
-
-/// How drafts are reviewed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Algorithm {
-    /// Speculative sampling, one draft at a time.
-    Speculative,
-    /// Several drafts wherever drafting begins (Algorithm 4).
-    Batch(NonZeroUsize),
-    /// Decoding-OPT: more is accepted, with the best replacement (Theorem 4). It does not emit the
-    /// target's distribution.
-    OverAcceptance(AcceptMore),
-}
+use crate::theory::Estimate;
+use crate::{Error, Result};
 
 /// A chain and an algorithm, ready to be played: nothing is looked up in a formula.
 #[derive(Clone, Debug)]
-pub struct Player {
-    states: usize,
-    positions: usize,
-    /// What happens where drafting begins, and within a draft: one for the first position, then one
-    /// for each later position and token.
-    fresh: Vec<Review>,
+pub struct Player<'c> {
+    chain: &'c Markov,
+    /// What happens within a draft, one for each pair of the chain.
     inside: Vec<Review>,
+    /// What happens where drafting begins, if it is something else.
+    fresh: Option<Vec<Review>>,
 }
 
 /// The review of one token.
@@ -69,64 +58,48 @@ impl Cumulative {
     }
 }
 
-impl Player {
-    /// Prepares the algorithm on all of the chain.
+impl<'c> Player<'c> {
+    /// One draft at a time: speculative sampling, or a rule that accepts more and does not emit the
+    /// target's distribution (Decoding-OPT, Theorem 4).
     ///
     /// # Errors
-    /// [`Error::Extra`] for an over-acceptance that is negative or not finite;
-    /// [`Error::TooLarge`] for a chain that is too large for that many drafts.
-    pub fn new(chain: &Markov, algorithm: Algorithm) -> Result<Self> {
-        let single = match algorithm {
-            Algorithm::OverAcceptance(rule) => rule,
-            Algorithm::Speculative | Algorithm::Batch(_) => AcceptMore::Extra(0.0),
-        };
-        let inside = chain
-            .pairs()
-            .map(|pair| Review::single(pair, single))
-            .collect::<Result<Vec<_>>>()?;
-        let fresh = match algorithm {
-            Algorithm::Batch(drafts) => {
-                let mut numbers = 0;
-                let reviews = chain.pairs().map(|pair| {
-                    let review = Review::batch(pair, drafts);
-                    numbers += review.accept.len() * chain.states();
-                    if numbers <= MOST_NUMBERS {
-                        Ok(review)
-                    } else {
-                        Err(Error::TooLarge {
-                            positions: chain.positions(),
-                            states: chain.states(),
-                            most: MOST_NUMBERS,
-                        })
-                    }
-                });
-                reviews.collect::<Result<_>>()?
-            }
-            _ => inside.clone(),
-        };
+    /// An over-acceptance that is negative or not finite.
+    pub fn new(chain: &'c Markov, rule: AcceptMore) -> Result<Self> {
+        rule.check()?;
+        let pairs = chain.pairs().iter();
         Ok(Self {
-            states: chain.states(),
-            positions: chain.positions(),
-            fresh,
-            inside,
+            chain,
+            inside: pairs.map(|pair| Review::single(pair, rule)).collect(),
+            fresh: None,
         })
     }
 
-    /// Decodes the whole sequence once and returns the number of rejections. `emitted` is called
-    /// with every position and its token.
-    pub fn play(&self, rng: &mut impl Rng, mut emitted: impl FnMut(usize, usize)) -> u64 {
-        let (mut rejections, mut place, mut begins) = (0, 0, true);
-        for position in 0..self.positions {
-            let review = if begins {
-                &self.fresh[place]
-            } else {
-                &self.inside[place]
-            };
-            let (token, rejected) = review.play(rng);
+    /// Several drafts wherever drafting begins (Algorithm 4).
+    ///
+    /// # Errors
+    /// A chain that is too large for that many drafts.
+    pub fn batch(chain: &'c Markov, drafts: NonZeroUsize) -> Result<Self> {
+        let mut numbers = 0;
+        let reviews = chain.pairs().iter().map(|pair| {
+            let review = Review::batch(pair, drafts);
+            numbers += review.accept.len() * chain.states();
+            check_numbers(Some(numbers), (chain.positions(), chain.states()))?;
+            Ok(review)
+        });
+        Ok(Self {
+            fresh: Some(reviews.collect::<Result<_>>()?),
+            ..Self::new(chain, AcceptMore::NOTHING_MORE)?
+        })
+    }
+
+    /// Decodes the whole sequence once and returns the number of rejections.
+    fn play(&self, rng: &mut impl Rng) -> u64 {
+        let (mut rejections, mut last, mut rejected) = (0, 0, true);
+        for position in 0..self.chain.positions() {
+            let fresh = self.fresh.as_ref().filter(|_| rejected);
+            let review = &fresh.unwrap_or(&self.inside)[self.chain.place(position, last)];
+            (last, rejected) = review.play(rng);
             rejections += u64::from(rejected);
-            begins = rejected;
-            emitted(position, token);
-            place = 1 + position * self.states + token;
         }
         rejections
     }
@@ -135,58 +108,37 @@ impl Player {
     /// 20, 50, 100, … runs. The same seed gives the same numbers on every machine.
     ///
     /// # Errors
-    /// [`Error::TooFewSteps`] below 2 runs.
+    /// Fewer than 2 runs.
     pub fn rejections(&self, runs: u64, seed: u64) -> Result<(Estimate, Vec<Estimate>)> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut tally = Tally::default();
         let mut course = Vec::new();
-        let mut next = Milestones::default();
         for run in 1..=runs {
-            tally.add(self.play(&mut rng, |_, _| {}) as f64);
-            if next.reached(run) {
+            tally.add(self.play(&mut rng) as f64);
+            if is_milestone(run) {
                 course.extend(tally.estimate());
             }
         }
-        let last = tally.estimate().ok_or(Error::TooFewSteps(runs))?;
+        let last = tally.estimate().ok_or_else(|| Error::too_few(runs))?;
         Ok((last, course))
     }
 }
 
 /// 10, 20, 50, 100, 200, …
-struct Milestones {
-    next: u64,
-    place: usize,
-}
-
-impl Default for Milestones {
-    fn default() -> Self {
-        Self { next: 10, place: 0 }
-    }
-}
-
-impl Milestones {
-    fn reached(&mut self, run: u64) -> bool {
-        if run < self.next {
-            return false;
-        }
-        self.next = match self.place {
-            1 => self.next / 2 * 5,
-            _ => self.next * 2,
-        };
-        self.place = (self.place + 1) % 3;
-        true
-    }
+fn is_milestone(run: u64) -> bool {
+    let unit = 10_u64.pow(run.ilog10());
+    run >= 10 && [1, 2, 5].map(|times| times * unit).contains(&run)
 }
 
 impl Review {
     /// One draft, by speculative sampling or with over-acceptance.
-    fn single(pair: &Pair, rule: AcceptMore) -> Result<Self> {
-        let accept = rule.accept(pair)?;
-        Ok(Self {
+    fn single(pair: &Pair, rule: AcceptMore) -> Self {
+        let at = rule.at(pair);
+        Self {
             drafter: Cumulative::new(pair.tokens().map(|(_, p)| p)),
-            replacement: Cumulative::new(rule.replacement(pair, &accept)),
-            accept: vec![accept.into_iter().map(AcceptanceRate::get).collect()],
-        })
+            replacement: Cumulative::new(at.replacement),
+            accept: vec![at.accept],
+        }
     }
 
     /// Several drafts, one after the other: each rejection leaves max(0, q − p), normalised.
@@ -245,8 +197,7 @@ mod tests {
 
     #[test]
     fn milestones_are_round() {
-        let mut next = Milestones::default();
-        let reached: Vec<u64> = (1..=1000).filter(|&run| next.reached(run)).collect();
+        let reached: Vec<u64> = (1..=1000).filter(|&run| is_milestone(run)).collect();
         assert_eq!(reached, [10, 20, 50, 100, 200, 500, 1000]);
     }
 }

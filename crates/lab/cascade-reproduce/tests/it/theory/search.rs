@@ -1,16 +1,12 @@
 //! The best lengths are those that trying all finds.
 
-#![allow(clippy::unwrap_used)]
-
 use cascade_reproduce::theory::{
     best_horizontal, best_speculative, best_vertical, Drafter, Horizontal, Segment, Speculative,
     System, Vertical,
 };
 use proptest::prelude::*;
 
-fn drafter(acceptance: f64, cost: f64) -> Drafter {
-    Drafter::new(acceptance, cost).unwrap()
-}
+use super::drafter;
 
 fn any_drafter() -> impl Strategy<Value = Drafter> {
     let rate = prop_oneof![4 => 0.0..=1.0, 1 => Just(1.0)];

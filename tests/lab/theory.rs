@@ -1,42 +1,34 @@
-//! Expected speedups of `cascade-lab theory`, end to end.
+//! `cascade-lab theory`, end to end: expected speedups, and simulations.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-fn ewif(args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade-lab"))
-        .arg("theory")
-        .args(args.split_whitespace())
-        .output()
-        .unwrap()
+use crate::common;
+
+fn run(args: &str) -> Output {
+    let words: Vec<&str> = std::iter::once("theory")
+        .chain(args.split_whitespace())
+        .collect();
+    common::cascade(&words)
 }
 
-fn stdout(args: &str) -> String {
-    let output = ewif(args);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args}: {message}");
-    String::from_utf8(output.stdout).unwrap()
+fn theory(args: &str) -> String {
+    common::stdout(&run(args))
 }
 
 fn records(args: &str) -> Vec<Value> {
-    let text = stdout(args);
+    let text = theory(args);
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
 
-/// Standard error of a command that must fail with a message, without a panic.
+/// Standard error of a command that must fail with a message and print nothing.
 fn error(args: &str) -> String {
-    let output = ewif(args);
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args}: {message}");
-    assert!(
-        message.starts_with("error: ") && !message.contains("panicked"),
-        "{args}: {message}"
-    );
+    let output = run(args);
     assert!(output.stdout.is_empty(), "{args}");
-    message
+    common::error(&output)
 }
 
 fn assert_contains(text: &str, parts: &[&str]) {
@@ -56,7 +48,7 @@ fn assert_agrees(record: &Value) {
 #[test]
 fn speculative_with_a_length_and_without() {
     // (1 − 0.8³) / (0.2 · 1.2)
-    let text = stdout("speculative --alpha 0.8 --cost 0.1 --k 2");
+    let text = theory("speculative --alpha 0.8 --cost 0.1 --k 2");
     assert_contains(
         &text,
         &[
@@ -69,7 +61,7 @@ fn speculative_with_a_length_and_without() {
         !text.contains("simulated") && !text.contains("note"),
         "{text}"
     );
-    let best = stdout("speculative --alpha 0.8 --cost 0.02");
+    let best = theory("speculative --alpha 0.8 --cost 0.02");
     assert_contains(
         &best,
         &[
@@ -78,15 +70,15 @@ fn speculative_with_a_length_and_without() {
             "EWIF       3.8167 computed",
         ],
     );
-    let short = stdout("speculative --alpha 0.8 --cost 0.02 --max-k 6");
+    let short = theory("speculative --alpha 0.8 --cost 0.02 --max-k 6");
     assert_contains(&short, &["k = 6 tokens", "note: the limit of 6 is reached"]);
 }
 
 #[test]
 fn a_slowdown_is_noted() {
-    let text = stdout("speculative --alpha 0.2 --cost 0.5 --k 4");
+    let text = theory("speculative --alpha 0.2 --cost 0.5 --k 4");
     assert_contains(&text, &["note: slower than plain decoding"]);
-    let text = stdout("speculative --alpha 0.2 --cost 0.5");
+    let text = theory("speculative --alpha 0.2 --cost 0.5");
     assert_contains(
         &text,
         &["k = 0 tokens", "EWIF       1.0000", "note: no draft pays"],
@@ -97,7 +89,7 @@ fn a_slowdown_is_noted() {
 fn vertical_with_lengths_and_without() {
     let drafters = "vertical --alpha 0.8 --cost 0.1 --alpha-below 0.5 --cost-below 0";
     // φ(0.8) = 1 − 0.2·(1 − 0.4²)/0.6 = 0.72; (1 − 0.8·0.72³) / (0.2·1.3)
-    let text = stdout(&format!("{drafters} --n 3 --k 1"));
+    let text = theory(&format!("{drafters} --n 3 --k 1"));
     assert_contains(
         &text,
         &[
@@ -118,7 +110,7 @@ fn vertical_with_lengths_and_without() {
 fn horizontal_with_lengths_and_without() {
     let drafters = "horizontal --alpha 0.8 --cost 0.04 --alpha 0.6 --cost 0.01";
     // (1 + 0.8 + 0.64 + 0.384) / 1.09
-    let text = stdout(&format!("{drafters} --k 2 --k 1"));
+    let text = theory(&format!("{drafters} --k 2 --k 1"));
     assert_contains(
         &text,
         &["Theorem 4.5", "k = 2 tokens", "EWIF       2.5908 computed"],
@@ -142,7 +134,7 @@ fn simulations_stand_beside_formulas() {
         "vertical --alpha 0.8 --cost 0.1 --alpha-below 0.5 --cost-below 0.01 --n 3 --k 2",
         "horizontal --alpha 0.8 --cost 0.04 --alpha 0.6 --cost 0.01",
     ] {
-        let text = stdout(&format!("{system} {simulate}"));
+        let text = theory(&format!("{system} {simulate}"));
         assert_contains(
             &text,
             &["computed", " ± ", "simulated, 20000 steps, seed 3"],
@@ -151,13 +143,13 @@ fn simulations_stand_beside_formulas() {
         let record = &records(&json)[0];
         assert_agrees(record);
         assert_eq!(record["simulated"]["seed"], 3);
-        assert_eq!(stdout(&json), stdout(&json));
+        assert_eq!(theory(&json), theory(&json));
     }
 }
 
 #[test]
 fn table_1() {
-    let text = stdout("table1");
+    let text = theory("table1");
     assert_contains(
         &text,
         &[
@@ -230,4 +222,129 @@ fn drafters_of_a_horizontal_cascade_must_be_complete() {
     );
     let one_length = format!("{two_rates} --cost 0.01 --k 3");
     assert_contains(&error(&one_length), &["--k 1 times"]);
+}
+
+const SMALL: &str = "--states 4 --positions 10 --runs 2000 --seed 3";
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+#[test]
+fn formulas_and_runs_agree_in_every_command() {
+    for command in [
+        "rejections --chains 3",
+        "batch --drafts 1,4",
+        "front --budget 0.1",
+        "mdp",
+    ] {
+        let records = records(&format!("{command} {SMALL} --json"));
+        assert!(records.len() >= 3, "{command}");
+        let deviations: Vec<f64> = records
+            .iter()
+            .filter(|record| !record["deviation"].is_null())
+            .map(|record| number(&record["deviation"]))
+            .collect();
+        assert!(deviations.len() >= 2, "{command}");
+        assert!(
+            deviations.iter().all(|off| off.abs() < 3.5),
+            "{command}: {deviations:?}"
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
+    let table = theory(&format!("rejections {SMALL}"));
+    assert_eq!(table, theory(&format!("rejections {SMALL}")));
+    assert_ne!(
+        table,
+        theory("rejections --states 4 --positions 10 --runs 2000 --seed 4")
+    );
+    for part in [
+        "(computed)",
+        "(simulated)",
+        "Theorem 1",
+        "standard errors at most",
+    ] {
+        assert!(table.contains(part), "`{part}` is missing in\n{table}");
+    }
+}
+
+#[test]
+fn the_best_policy_is_not_beaten_by_a_fixed_length() {
+    let records = records(&format!("mdp {SMALL} --likeness 0.7 --cost 0.05 --json"));
+    let time = |record: &Value| number(&record["computed"]["time"]);
+    let of = |policy: &str| {
+        records
+            .iter()
+            .find(|record| record["policy"] == policy)
+            .unwrap()
+    };
+    let best = time(of("the best"));
+    assert_eq!(time(of("plain decoding")), 10.0);
+    for record in &records {
+        if !record["computed"].is_null() {
+            assert!(best <= time(record) + 1e-8, "{record}");
+        }
+    }
+    let oracle = &of("oracle")["simulated"];
+    assert_eq!(number(&oracle["discard_rate"]), 0.0);
+    assert!(number(&oracle["time"]["mean"]) < best);
+}
+
+#[test]
+fn own_chains_are_read_and_reports_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chain.json");
+    std::fs::write(&file, theory("chain --states 3 --positions 5 --seed 9")).unwrap();
+    let chain = file.display();
+    let random = records("rejections --states 3 --positions 5 --seed 9 --runs 100 --json");
+    let own = records(&format!(
+        "rejections --chain {chain} --seed 9 --runs 100 --json"
+    ));
+    let rejections = |records: &[Value]| number(&records[0]["computed"]["rejections"]);
+    assert!((rejections(&random) - rejections(&own)).abs() < 1e-12);
+    let out = folder.path().join("out");
+    let args = format!("batch --chain {chain} --runs 100 --out {}", out.display());
+    let text = theory(&args);
+    assert!(text.contains("written to"), "{text}");
+    let names: Vec<String> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for end in ["report.html", ".csv", ".tex", ".svg", "manifest.json"] {
+        assert!(
+            names.iter().any(|name| name.ends_with(end)),
+            "{end}: {names:?}"
+        );
+    }
+    // Its own report is replaced; what is somebody else's is not.
+    theory(&args);
+    std::fs::remove_file(out.join("manifest.json")).unwrap();
+    let message = error(&args);
+    assert!(message.contains("plot-1-"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_by_name() {
+    for (args, parts) in [
+        ("rejections --likeness 2", "--likeness 2"),
+        ("rejections --states 0", "0 states"),
+        ("rejections --states 100000", "take fewer"),
+        ("rejections --runs 1", "--runs"),
+        ("rejections --chain nothing.json", "nothing.json"),
+        ("rejections --chain nothing.json --states 3", "--states"),
+        ("front --epsilon -1", "not -1"),
+        ("front --budget -1", "not -1"),
+        ("batch --drafts 0", "--drafts"),
+        ("mdp --cost -1", "not -1"),
+        ("mdp --longest 0", "1 or more"),
+        ("mdp --thresholds 1.5", "not 1.5"),
+    ] {
+        let message = error(args);
+        assert!(message.contains(parts), "{args}: {message}");
+    }
 }

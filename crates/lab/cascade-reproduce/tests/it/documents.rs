@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cascade_core::LevelId;
 use cascade_reproduce::report::{
     Axis, Bars, Evidence, Figure, Figures, Line, Machine, Manifest, Plot, Report, Sample, Sha256,
-    Table, Token, Weights,
+    Table, Weights,
 };
 use cascade_reproduce::ErrorKind;
 use proptest::prelude::*;
@@ -69,8 +69,10 @@ fn lines() -> Plot {
     let points = [(1.0, 2.0), (2.0, 20.0), (4.0, 200.0)]
         .map(|(x, y)| (x, Figure::with_interval(y, 0.9 * y, 1.1 * y)));
     let all = Evidence::ALL.map(|kind| Line::new(format!("<&\"\u{0}{kind}"), kind, points));
-    let (x, y) = (Axis::new("k < & \u{1}"), Axis::new("y").log());
+    let (x, y) = (Axis::new("k < & \u{1}"), Axis::new("y"));
     Plot::lines("A </title> & b", x, y, all.into())
+        .unwrap()
+        .log()
         .unwrap()
         .reference("paper & co", Evidence::Paper, 30.0)
         .unwrap()
@@ -85,14 +87,15 @@ fn bars() -> Plot {
 }
 
 fn sample(text: &str) -> Sample {
+    let token = |text: &str, level| (text.to_owned(), level);
     let steps = vec![
         vec![
-            Token::new(text, LevelId::drafter(0)),
-            Token::new("  \n\t", LevelId::TARGET),
+            token(text, LevelId::drafter(0)),
+            token("  \n\t", LevelId::TARGET),
         ],
-        vec![Token::new("end", LevelId::drafter(7))],
+        vec![token("end", LevelId::drafter(7))],
     ];
-    let levels = (0..9).map(|i| format!("level {i}"));
+    let levels = (0..9).map(|i| format!("level {i}")).collect();
     Sample::new("S", Evidence::Measured, text, levels, steps).unwrap()
 }
 
@@ -138,29 +141,24 @@ fn columns_that_break_the_rules_are_refused() {
 
 #[test]
 fn plots_that_cannot_be_drawn_are_refused() {
-    let lines = |y: Axis, points: &[(f64, f64)]| {
+    let axes = || (Axis::new("x"), Axis::new("y"));
+    let lines = |points: &[(f64, f64)]| {
         let points: Vec<_> = points.iter().map(|&(x, y)| (x, Figure::new(y))).collect();
-        let line = Line::new("l", Evidence::Paper, points);
-        Plot::lines("t", Axis::new("x"), y, vec![line])
+        let (line, (x, y)) = (Line::new("l", Evidence::Paper, points), axes());
+        Plot::lines("t", x, y, vec![line])
     };
-    let y = || Axis::new("y");
-    let bars = |y: Axis| {
-        Plot::bars(
-            "t",
-            ["a"],
-            y,
-            vec![Bars::new("b", Evidence::Paper, [Figure::new(1.0); 2])],
-        )
-    };
+    let bars = Bars::new("b", Evidence::Paper, [Figure::new(1.0); 2]);
     for (plot, problem) in [
-        (lines(y(), &[]), "has no point"),
+        (lines(&[]), "has no point"),
         (
-            lines(y().log(), &[(1.0, 0.0)]),
+            lines(&[(0.0, 1.0)]).and_then(Plot::log),
             "cannot stand on the log axis",
         ),
-        (lines(y(), &[(f64::NAN, 0.0)]), "NaN is not a finite number"),
-        (bars(y()), "are 2 and there are 1 groups"),
-        (bars(y().log()), "have no length on a log axis"),
+        (lines(&[(f64::NAN, 0.0)]), "NaN is not a finite number"),
+        (
+            Plot::bars("t", ["a"], axes().1, vec![bars]),
+            "are 2 and there are 1 groups",
+        ),
     ] {
         let error = plot.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -247,8 +245,9 @@ fn white_space_and_steps_are_kept() {
         .to_html()
         .unwrap()
         .contains("<span class=\"nothing\"></span>"));
-    let unnamed = vec![vec![Token::new("a", LevelId(1))]];
-    let error = Sample::new("S", Evidence::Measured, "", ["target"], unnamed).unwrap_err();
+    let unnamed = vec![vec![("a".to_owned(), LevelId(1))]];
+    let target = vec!["target".to_owned()];
+    let error = Sample::new("S", Evidence::Measured, "", target, unnamed).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let problem = "proposed by level 1, and only 1 levels have names";
     assert!(error.to_string().contains(problem), "{error}");
@@ -262,7 +261,9 @@ fn manifests_come_back() {
         manifest().command_line(),
         r"cascade reproduce 'it'\''s <b>'"
     );
-    assert!("12".parse::<Sha256>().is_err() && "é".repeat(32).parse::<Sha256>().is_err());
+    for text in ["12".to_owned(), "é".repeat(32)] {
+        assert!(Sha256::try_from(text).is_err());
+    }
     let machine = Machine::this();
     assert!(machine.cores > 0 && machine.memory > 0 && !machine.os.is_empty());
 }

@@ -1,4 +1,0 @@
-//! Reports and folders of results.
-
-mod documents;
-mod results;
