@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use cascade_core::{common_prefix, Prompt};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
-use cascade_models::{Participant, SharedPrefixes, TakesPart};
+use cascade_models::{Participant, SharedPrefixes};
 
 use crate::answer::{AnswerSender, Done, Event, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};

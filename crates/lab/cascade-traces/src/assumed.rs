@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use crate::ratio::ByRecord;
 use crate::trace::{recorded_target, replay, Oracle, OracleText, Provenance, Record, Trace};
 use crate::tune::Times;
-use crate::{Error, Result};
+use crate::{error, Result};
 
 /// Seconds of a forward of one row of the target; only ratios are reported.
 const FORWARD: f64 = 1e-3;

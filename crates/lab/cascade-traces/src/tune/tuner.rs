@@ -14,7 +14,7 @@ use super::search::{search, Candidate};
 use super::simulate::{Recordings, Setting};
 use super::{Space, Times};
 use crate::trace::{check_family, Record, Trace};
-use crate::{Error, Result};
+use crate::{error, Error, Result};
 
 /// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;
