@@ -5,12 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{program_of, project};
+use crate::common::{command, project};
 
 fn start(args: &[&str]) -> Child {
-    Command::new(program_of(args[0]))
-        .args(args)
-        .stdin(Stdio::null())
+    command(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

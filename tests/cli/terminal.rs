@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::common::{program_of, project};
+use crate::common::{cascade, program_of, project};
 
 /// A window title, a cleared screen, a bell, an 8-bit control sequence, and reversed text.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\u{202e}esrever\u{2066}\u{7f}";
@@ -36,8 +36,7 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
 
 /// What the program prints into two pipes, standard output and error.
 fn piped(args: &[&str]) -> String {
-    let mut command = Command::new(program_of(args.first().unwrap_or(&"")));
-    let output = command.args(args).stdin(Stdio::null()).output().unwrap();
+    let output = cascade(args);
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 

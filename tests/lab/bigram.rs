@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
-use crate::common::stdout;
+use crate::common::{self, stdout};
 
 pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
-    command.arg("bigram").args(args).current_dir(folder);
-    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
-    command.env("HF_HOME", "/nonexistent/hf");
+    let mut command = common::command(&[&["bigram"], args].concat());
     command
-        .stdin(Stdio::null())
+        .current_dir(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command

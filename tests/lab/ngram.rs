@@ -2,20 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::Instant;
 
 use rand::{rngs::StdRng, Rng, SeedableRng};
 use serde_json::Value;
 
 use crate::bigram::{build, command, error, killed, names, run, shipped, text};
-use crate::common::{program_of, project, stdout};
+use crate::common::{self, project, stdout};
 
 /// `cascade-lab ngram`.
 fn ngram(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
-    command.arg("ngram").args(args).current_dir(folder);
-    command.stdin(Stdio::null()).output().unwrap()
+    let mut command = common::command(&[&["ngram"], args].concat());
+    command.current_dir(folder).output().unwrap()
 }
 
 fn trace(name: &str) -> String {
@@ -117,9 +116,8 @@ fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
          k: {{ matrix: [[7]] }}\ngeneration: {{ max_new_tokens: 8 }}\n"
     );
     fs::write(folder.join("tree.yaml"), config).unwrap();
-    let mut cascade = Command::new(program_of("run"));
-    let args = ["run", "--config", "tree.yaml", "--compare", "the cat"];
-    let said = stdout(&cascade.args(args).current_dir(folder).output().unwrap());
+    let mut cascade = common::command(&["run", "--config", "tree.yaml", "--compare", "the cat"]);
+    let said = stdout(&cascade.current_dir(folder).output().unwrap());
     assert!(said.contains("equal to plain decoding"), "{said}");
 }
 

@@ -1,15 +1,16 @@
 //! Expected speedups of `cascade-lab theory`, end to end.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
+use crate::common::cascade;
+
 fn ewif(args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade-lab"))
-        .arg("theory")
-        .args(args.split_whitespace())
-        .output()
-        .unwrap()
+    let args: Vec<&str> = std::iter::once("theory")
+        .chain(args.split_whitespace())
+        .collect();
+    cascade(&args)
 }
 
 fn stdout(args: &str) -> String {

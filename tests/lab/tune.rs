@@ -1,10 +1,10 @@
 //! `cascade-lab tune` on the shipped traces.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::project;
+use crate::common::{cascade, project};
 
 /// The configuration of a demo family with a K matrix, so that what is drafted does not depend on
 /// times.
@@ -29,13 +29,8 @@ fn tune_demo(args: &[&str]) -> Output {
 }
 
 fn tune(trace: &str, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cascade-lab"))
-        .arg("tune")
-        .arg("--trace")
-        .arg(project(&format!("traces/{trace}")))
-        .args(args)
-        .output()
-        .unwrap()
+    let trace = project(&format!("traces/{trace}"));
+    cascade(&[&["tune", "--trace", &trace], args].concat())
 }
 
 fn error(output: &Output) -> String {

@@ -356,7 +356,7 @@ impl Draw<'_> {
             None => {
                 let target = self.models.pool.target(config).unwrap();
                 let info = target.model.info();
-                let room = info.max_context.unwrap_or(160).min(300);
+                let room = info.max_context.unwrap_or(140).min(140);
                 (info.architecture, info.vocab_size as TokenId, room)
             }
         };
@@ -386,7 +386,7 @@ impl Draw<'_> {
         let cascades = if company == "alone" {
             1
         } else {
-            self.rng.random_range(2..8)
+            self.rng.random_range(2..7)
         };
         let mut texts = Vec::new();
         for _ in 0..cascades {

@@ -31,7 +31,7 @@ use run::{run, Counts, Spoil};
 
 const SEED: u64 = 58;
 /// Cases without a variable.
-const CASES: u64 = 400;
+const CASES: u64 = 300;
 
 /// A value of the environment.
 fn asked<T: FromStr<Err: fmt::Debug>>(name: &str) -> Option<T> {

@@ -8,8 +8,8 @@ use std::thread;
 
 use cascade_config::{Assembly, Target};
 use cascade_core::{
-    Matrix, Observation, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree,
-    Want,
+    LevelId, Matrix, Observation, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId,
+    TokenTree, Want,
 };
 use cascade_engine::{AssumedTimes, Cascade, Error, Finish, RowTimes, VirtualClock};
 use cascade_models::{Batcher, Participant, SharedPrefixes};
@@ -246,6 +246,24 @@ impl Run<'_> {
                 answer.logprobs.push(bits.collect());
             }
         }
+        let output = generation.into_output();
+        let forwards = output.models[0].usage.calls;
+        assert_eq!(output.tokens, answer.tokens);
+        assert_eq!(
+            forwards,
+            output.steps.len() as u64,
+            "a forward for each step"
+        );
+        let own = output
+            .proposers
+            .iter()
+            .filter(|&&level| level == LevelId::TARGET);
+        let accepted = output.num_accepted_draft_tokens();
+        assert_eq!(
+            own.count() + accepted,
+            output.tokens.len(),
+            "each token has a proposer"
+        );
         Ok(())
     }
 }
