@@ -1,5 +1,5 @@
-//! The demo families against HF transformers: plain decoding gives its greedy token ids. The ids are in `tests/goldens/demo-*-greedy.jsonl`, made by
-//! `tests/goldens/make_demo_greedy.py`.
+//! The demo families against HF transformers: plain decoding gives its greedy token ids, which are
+//! in `tests/goldens/demo-*-greedy.jsonl`, made by `tests/goldens/make_demo_greedy.py`.
 
 use std::path::Path;
 

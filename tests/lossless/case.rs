@@ -1,7 +1,6 @@
 //! A case: settings that are drawn from a seed, and what they are called.
 
 use std::fmt::{self, Debug};
-use std::str::FromStr;
 use std::time::Duration;
 
 use cascade_config::{ClassifierEntry, Config, Drafter, HeadEntry, StopRuleConfig};
@@ -17,26 +16,7 @@ use serde_json::{json, Value};
 use crate::models::{goldens, toy_drafters, Family, Models, HEADS_TARGET, TOY_TOKENS};
 
 /// A case's seed, and its number among the cases of that seed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CaseId(pub(crate) u64, pub(crate) u64);
-
-impl fmt::Display for CaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0, self.1)
-    }
-}
-
-impl FromStr for CaseId {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let numbers = text.split_once(':').and_then(|(seed, number)| {
-            let seed = seed.parse().ok()?;
-            Some(Self(seed, number.parse().ok()?))
-        });
-        numbers.ok_or("give SEED:NUMBER")
-    }
-}
+pub(crate) type CaseId = (u64, u64);
 
 /// Beside whom the texts of a case are generated.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +61,7 @@ pub(crate) struct Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CASCADE_LOSSLESS_CASE={}:", self.id)?;
+        write!(f, "CASCADE_LOSSLESS_CASE={}:{}:", self.id.0, self.id.1)?;
         for (axis, value) in &self.drawn {
             write!(f, " {axis}={value}")?;
         }
@@ -214,8 +194,7 @@ impl Draw<'_> {
         let config = Config::parse(&yaml.to_string(), "case", "").unwrap();
         let mut config = with_random_settings(&config, self.rng.random(), true).unwrap();
         config.generation.ignore_eos = self.pick("eos", &["ignored", "ends"]) == "ignored";
-        self.grow_alone(&mut config);
-        self.train_stop_rules(&mut config);
+        self.change_drafters(&mut config);
         config
     }
 
@@ -258,47 +237,36 @@ impl Draw<'_> {
         }
     }
 
-    /// Lets drafters for which nobody drafts grow trees of the most probable nodes.
-    fn grow_alone(&mut self, config: &mut Config) {
+    /// Lets drafters for which nobody drafts grow trees of the most probable nodes, and puts
+    /// trained networks in the place of stop rules.
+    fn change_drafters(&mut self, config: &mut Config) {
         let k = config.k().map(|k| k.rows().to_vec());
+        let folder = self.models.folder.path();
         for (level, drafter) in config.drafters_mut().iter_mut().enumerate() {
             let row = k.as_ref().and_then(|rows| rows.get(level + 1));
             let is_alone = row.is_none_or(|row| row.iter().all(|&entry| entry == 0));
-            if !is_alone || self.rng.random_bool(0.7) {
-                continue;
-            }
-            if let Drafter::Neural {
+            let Drafter::Neural {
+                model,
                 branching,
                 stop_rule,
                 ..
             } = drafter
-            {
+            else {
+                continue;
+            };
+            let has_weights = !model.is_head && model.dtype.is_some();
+            if is_alone && self.rng.random_bool(0.3) {
                 *branching = Branching::chain();
                 branching.expand = Expand::MostProbable;
                 *stop_rule = None;
-            }
-        }
-    }
-
-    /// Puts trained networks in the place of some of the stop rules.
-    fn train_stop_rules(&mut self, config: &mut Config) {
-        let folder = self.models.folder.path();
-        for drafter in config.drafters_mut() {
-            match drafter {
-                Drafter::Neural {
-                    model,
-                    stop_rule: Some(rule),
-                    ..
-                } if !model.is_head && model.dtype.is_some() && self.rng.random_bool(0.4) => {
-                    let head = HeadEntry::new(folder.join("acceptance"));
-                    let classifier = ClassifierEntry::new(folder.join("classifier"));
-                    *rule = if model.name == HEADS_TARGET.0 && self.rng.random() {
-                        StopRuleConfig::Head(head)
-                    } else {
-                        StopRuleConfig::Classifier(classifier)
-                    };
-                }
-                _ => {}
+            } else if has_weights && stop_rule.is_some() && self.rng.random_bool(0.4) {
+                let head = HeadEntry::new(folder.join("acceptance"));
+                let classifier = ClassifierEntry::new(folder.join("classifier"));
+                *stop_rule = Some(if model.name == HEADS_TARGET.0 {
+                    StopRuleConfig::Head(head)
+                } else {
+                    StopRuleConfig::Classifier(classifier)
+                });
             }
         }
     }
@@ -306,19 +274,15 @@ impl Draw<'_> {
     /// Notes the settings that were drawn together.
     fn note_settings(&mut self, config: &Config) {
         let sampling = config.generation.sampling;
-        let truncations = [
+        let samplings = [
+            ("greedy", sampling.decoding().is_greedy()),
+            ("temperature", !sampling.decoding().is_greedy()),
             ("top_k", sampling.top_k().is_some()),
             ("top_p", sampling.top_p().is_some()),
             ("min_p", sampling.min_p().is_some()),
         ];
-        let all = ["greedy", "whole", "top_k", "top_p", "min_p"];
-        if sampling.decoding().is_greedy() {
-            self.note("sampling", "greedy", &all);
-        } else if truncations.iter().all(|&(_, is_there)| !is_there) {
-            self.note("sampling", "whole", &all);
-        }
-        for (name, _) in truncations.into_iter().filter(|&(_, is_there)| is_there) {
-            self.note("sampling", name, &all);
+        for (name, _) in samplings.iter().filter(|(_, is_there)| *is_there) {
+            self.note("sampling", *name, &samplings.map(|(name, _)| name));
         }
         self.note("rule", config.target.rule, &Rule::ALL);
         self.note("schedule", config.schedule().name(), &["static", "online"]);
@@ -423,7 +387,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Of few different tokens in every second text, which then repeats itself.
+    /// Random tokens; few different ones in every second text, which then repeats itself.
     fn tokens(&mut self, tokens: TokenId, count: usize) -> Vec<TokenId> {
         let tokens = if self.rng.random() { tokens } else { 3 };
         (0..count)

@@ -30,7 +30,7 @@ pub(crate) struct Family {
     pub(crate) vocabulary: String,
     /// The table of the vocabulary.
     pub(crate) table: Option<String>,
-    /// Of a toy.
+    /// The architecture of a toy.
     pub(crate) toy: Option<Architecture>,
 }
 

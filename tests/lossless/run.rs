@@ -8,8 +8,7 @@ use std::thread;
 
 use cascade_config::{Assembly, Target};
 use cascade_core::{
-    LevelId, Matrix, Observation, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId,
-    TokenTree, Want,
+    LevelId, Matrix, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
 };
 use cascade_engine::{AssumedTimes, Cascade, Error, Finish, RowTimes, VirtualClock};
 use cascade_models::{Batcher, Participant, SharedPrefixes};
@@ -313,10 +312,6 @@ impl Scorer for Watched {
             }
         }
         Ok(found)
-    }
-
-    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        self.scorer.observe(observation)
     }
 
     fn shared_forward(&self) -> Option<SharedForward> {
