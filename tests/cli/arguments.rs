@@ -1,10 +1,10 @@
 //! Arguments with bounds, and what new users try.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, project, stdout};
+use crate::common::{cascade, command, error, project, stdout};
 
 /// Runs a command, whose words are separated by spaces.
 fn run(command: &str) -> Output {
@@ -64,12 +64,8 @@ fn numbers_that_would_take_all_time_or_memory_are_refused() {
 #[test]
 fn too_many_threads_of_the_environment_are_refused() {
     let doctor = |threads: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cascade"));
-        command
-            .arg("doctor")
-            .env("RAYON_NUM_THREADS", threads)
-            .output()
-            .unwrap()
+        let mut command = command(&["doctor"]);
+        command.env("RAYON_NUM_THREADS", threads).output().unwrap()
     };
     let message = error(&doctor("100000"));
     assert!(message.contains("RAYON_NUM_THREADS=100000"), "{message}");

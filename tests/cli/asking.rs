@@ -2,20 +2,16 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, program_of, project, stdout};
+use crate::common::{cascade, command, error, project, stdout};
 use crate::line::{assert_says, line, words};
 
 /// Runs a program as [`cascade`] does, with a text on standard input.
 pub(crate) fn piped(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(program_of(args))
-        .args(args)
-        .env("HF_ENDPOINT", "http://127.0.0.1:9")
-        .env("HF_HOME", "/nonexistent/hf")
-        .env_remove("HF_HUB_OFFLINE")
+    let mut child = command(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -214,11 +210,9 @@ fn standard_input_is_a_prompt() {
     // Without a model, an empty pipe means the demo, as /dev/null does.
     let demo = piped(&["run", "--limit", "1", "--max-new-tokens", "2"], "");
     assert!(stdout(&demo).contains("[1/1]"));
-    let mut latin = Command::new(env!("CARGO_BIN_EXE_cascade"));
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), b"caf\xe9").unwrap();
-    let latin = latin
-        .args(["run"])
+    let latin = command(&["run"])
         .stdin(fs::File::open(file.path()).unwrap())
         .output()
         .unwrap();

@@ -1,7 +1,7 @@
 //! `cascade chat`, from a pipe.
 
 use crate::asking::piped;
-use crate::common::{error, stdout};
+use crate::common::{command, error, stdout};
 
 const BASE: [&str; 6] = [
     "chat",
@@ -51,9 +51,7 @@ fn a_conversation_stays_in_the_context() {
 
 #[test]
 fn bytes_that_are_no_text_do_not_end_the_conversation() {
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .args(BASE)
-        .arg("4")
+    let mut child = command(&[&BASE[..], &["4"]].concat())
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())

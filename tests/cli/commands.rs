@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use cascade_eval::RandomSample;
 use serde_json::Value;
 
-use crate::common::{cascade, error, program_of, project, stdout};
+use crate::common::{cascade, command, error, program_of, project, stdout};
 use crate::line::{assert_says, line, words};
 
 fn config(name: &str) -> String {
@@ -458,8 +458,7 @@ fn doctor_help_and_completions() {
 
 #[test]
 fn a_closed_pipe_is_not_an_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .args(["run", "--limit", "1", "--max-new-tokens", "64"])
+    let mut child = command(&["run", "--limit", "1", "--max-new-tokens", "64"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -23,16 +23,22 @@ pub(crate) fn program_of(args: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs `cascade` or `cascade-lab`, without a network and without models in the hub's cache.
-pub(crate) fn cascade(args: &[&str]) -> Output {
-    Command::new(program_of(args))
+/// `cascade` or `cascade-lab`, without a network, without models in the hub's cache and without
+/// input.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(program_of(args));
+    command
         .args(args)
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")
         .env_remove("HF_HUB_OFFLINE")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a [`command`].
+pub(crate) fn cascade(args: &[&str]) -> Output {
+    command(args).output().unwrap()
 }
 
 /// Standard output of a command that must succeed.

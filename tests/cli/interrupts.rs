@@ -5,13 +5,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{program_of, project};
+use crate::common::{command, project};
 use crate::line::words;
 
 fn start(args: &[&str]) -> Child {
-    Command::new(program_of(args))
-        .args(args)
-        .stdin(Stdio::null())
+    command(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

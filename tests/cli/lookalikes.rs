@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{error, program_of, project, stdout};
+use crate::common::{command, error, project, stdout};
 
 /// The configurations, with the names of their targets and of their bigram tables, which are for
 /// the real vocabularies.
@@ -18,18 +18,15 @@ const CONFIGS: [(&str, &str, &str); 3] = [
 ];
 
 fn cascade(cache: &Path, args: &[&str]) -> Output {
-    Command::new(program_of(args))
-        .args(args)
-        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+    command(args)
         .env("HF_HUB_CACHE", cache)
         .env("HF_HUB_OFFLINE", "1")
-        .stdin(Stdio::null())
         .output()
         .unwrap()
 }
 
 /// The look-alikes as the hub's cache holds them.
-pub(crate) fn cache() -> TempDir {
+fn cache() -> TempDir {
     let cache = TempDir::new().unwrap();
     let made = Command::new("sh")
         .arg(project("tests/lookalikes/cache.sh"))

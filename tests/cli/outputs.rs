@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use crate::common::{error, program_of, project, stdout};
+use crate::common::{command, error, project, stdout};
 
 /// A folder with inputs of all kinds.
 struct Folder(tempfile::TempDir);
@@ -78,15 +78,15 @@ impl Folder {
         fs::read(self.path(name)).unwrap()
     }
 
-    fn run(&self, command: &str) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_cascade"))
-            .args(command.split(' '))
-            .current_dir(self.0.path())
-            .env("HF_ENDPOINT", "http://127.0.0.1:9")
-            .env("HF_HOME", "/nonexistent/hf")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+    /// Runs `cascade`, which hands commands of the laboratory on.
+    fn run(&self, args: &str) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn command(&self, args: &str) -> Command {
+        let mut command = command(&[]);
+        command.args(args.split(' ')).current_dir(self.0.path());
+        command
     }
 
     fn names(&self) -> Vec<String> {
@@ -197,12 +197,8 @@ fn what_a_killed_command_has_left_is_removed() {
     let left = folder.path(".cascade-partial-abcdef");
     let living = cascade_core::fs::AtomicFile::create(folder.path("another")).unwrap();
     fs::write(&left, "half").unwrap();
-    let command = Command::new(program_of(&["bigram"]))
-        .args("bigram import --json next.json --tokenizer tokenizer.json --out out".split(' '))
-        .current_dir(folder.0.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&command.stderr);
+    let import = folder.run("bigram import --json next.json --tokenizer tokenizer.json --out out");
+    let said = String::from_utf8_lossy(&import.stderr);
     assert!(said.contains("removed ./.cascade-partial-abcdef"), "{said}");
     assert!(!left.exists() && living.temporary().exists());
 }
@@ -222,9 +218,8 @@ fn inputs_are_known_under_other_names() {
             assert!(folder.read("text.txt") == before);
         }
     }
-    let mut piped = Command::new(env!("CARGO_BIN_EXE_cascade"));
-    let args = "bigram build - --tokenizer tokenizer.json --out text.txt --force";
-    piped.args(args.split(' ')).current_dir(folder.0.path());
+    let mut piped =
+        folder.command("bigram build - --tokenizer tokenizer.json --out text.txt --force");
     piped.stdin(fs::File::open(folder.path("text.txt")).unwrap());
     let message = error(&piped.output().unwrap());
     assert!(message.contains("it is the input -"), "{message}");
@@ -296,8 +291,7 @@ fn an_import_does_not_advise_to_resume() {
 }
 
 fn reproduce(folder: &Path, args: &str) -> Output {
-    Command::new(program_of(&["reproduce"]))
-        .args(["reproduce"])
+    command(&["reproduce"])
         .args(args.split(' '))
         .current_dir(folder)
         .output()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{json, Value};
 
-use crate::common::{cascade, error, stdout};
+use crate::common::{cascade, command, error, stdout};
 use crate::pairs;
 
 const QUESTION: &str = "Tom has 3 apples and buys 5 more. How many apples has Tom?";
@@ -20,11 +20,9 @@ struct Server {
 }
 
 fn serve(args: &[&str]) -> Server {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .args(["serve", "--port", "0"])
+    let mut child = command(&["serve", "--port", "0"])
         .args(args)
         .env_remove("CASCADE_API_KEY")
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -237,8 +235,7 @@ fn what_would_let_strangers_in_is_refused() {
     let taken = error(&cascade(&["serve", "--port", &port, "--log-level", "off"]));
     assert!(taken.contains("--port"), "{taken}");
     // A key of the environment does not show in the help.
-    let help = Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .args(["serve", "--help"])
+    let help = command(&["serve", "--help"])
         .env("CASCADE_API_KEY", "key-of-the-environment")
         .output()
         .unwrap();

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::common::{program_of, project};
+use crate::common::{cascade, program_of, project};
 use crate::line::words;
 
 /// A window title, a cleared screen, a bell, an 8-bit control sequence, and reversed text.
@@ -33,8 +33,7 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
 
 /// What the program prints into two pipes, standard output and error.
 fn piped(args: &[&str]) -> String {
-    let mut command = Command::new(program_of(args));
-    let output = command.args(args).stdin(Stdio::null()).output().unwrap();
+    let output = cascade(args);
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 

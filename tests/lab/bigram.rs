@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
-use crate::common::stdout;
+use crate::common::{self, stdout};
 
 /// `cascade-lab bigram` with the words of a line.
-fn command(folder: &Path, line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
-    let words = line.split_whitespace();
-    command.arg("bigram").args(words).current_dir(folder);
-    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
-    command.env("HF_HOME", "/nonexistent/hf");
+pub(crate) fn command(folder: &Path, line: &str) -> Command {
+    let words: Vec<&str> = std::iter::once("bigram")
+        .chain(line.split_whitespace())
+        .collect();
+    let mut command = common::command(&words);
     command
-        .stdin(Stdio::null())
+        .current_dir(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command

@@ -2,19 +2,20 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
 
 use crate::bigram::{build, error, names, run, shipped};
-use crate::common::{program_of, project, stdout};
+use crate::common::{self, project, stdout};
 
 /// `cascade-lab ngram` with the words of a line.
 fn ngram(folder: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cascade-lab"));
-    let words = line.split_whitespace();
-    command.arg("ngram").args(words).current_dir(folder);
-    command.stdin(Stdio::null()).output().unwrap()
+    let words: Vec<&str> = std::iter::once("ngram")
+        .chain(line.split_whitespace())
+        .collect();
+    let mut command = common::command(&words);
+    command.current_dir(folder).output().unwrap()
 }
 
 fn trace(name: &str) -> String {
@@ -102,9 +103,8 @@ fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
          k: {{ matrix: [[7]] }}\ngeneration: {{ max_new_tokens: 8 }}\n"
     );
     fs::write(folder.join("tree.yaml"), config).unwrap();
-    let mut cascade = Command::new(program_of(&["run"]));
-    let args = ["run", "--config", "tree.yaml", "--compare", "the cat"];
-    let said = stdout(&cascade.args(args).current_dir(folder).output().unwrap());
+    let mut cascade = common::command(&["run", "--config", "tree.yaml", "--compare", "the cat"]);
+    let said = stdout(&cascade.current_dir(folder).output().unwrap());
     assert!(said.contains("equal to plain decoding"), "{said}");
 }
 

@@ -8,11 +8,10 @@ use cascade_core::{
     Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand, KMatrix, Lenience,
-    NeuralOptions, Options, Outcome, Placement, Rule, StopRule,
+    Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand, KMatrix,
+    NeuralOptions, Options, Outcome, Rule, StopRule,
 };
-use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
-use proptest::prelude::*;
+use cascade_ngram::MaxGramTree;
 
 use crate::common::matrix;
 
@@ -22,79 +21,12 @@ fn toy(architecture: Architecture) -> ToyScorer {
     ToyScorer::target("target", VOCABULARY, 42).with_architecture(architecture)
 }
 
-fn options() -> impl Strategy<Value = MaxGramTreeConfig> {
-    let rates = prop::sample::select(vec![0.0, 0.03, 1.0]);
-    let minimum = prop::sample::select(vec![0.0, 0.05, 0.5]);
-    (0usize..=8, 0usize..60, rates, minimum).prop_map(|(hints, session, rate, minimum)| {
-        MaxGramTreeConfig {
-            hints,
-            session_tokens: session,
-            learning_rate: rate,
-            min_probability: minimum,
-            ..MaxGramTreeConfig::default()
-        }
-    })
-}
-
 fn most_probable() -> NeuralOptions {
     let branching = Branching {
         expand: Expand::MostProbable,
         ..Branching::chain()
     };
     NeuralOptions::new(Rule::default(), branching)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
-
-    /// Answers are the target's, whatever the tree has observed before.
-    #[test]
-    fn answers_equal_plain_decoding(
-        options in options(),
-        neural in 0usize..3,
-        k in prop::collection::vec(0usize..8, 9),
-        nodes in 1usize..40,
-        merged in any::<bool>(),
-        joint in any::<bool>(),
-        encoder in any::<bool>(),
-        prompts in prop::collection::vec(prop::collection::vec(0..VOCABULARY as TokenId, 1..12), 1..4),
-        eos in prop::option::of(0..VOCABULARY as TokenId),
-        lenience in 1.0f32..4.0,
-    ) {
-        let architecture = if encoder { Architecture::EncoderDecoder } else { Architecture::DecoderOnly };
-        let size = neural + 1;
-        let entry = |r: usize, c: usize| if c < r { 0 } else { k[r * 3 + c] };
-        let rows: Vec<Vec<usize>> =
-            (0..size).map(|r| (0..size).map(|c| entry(r, c)).collect()).collect();
-        let mut builder = Cascade::builder()
-            .target("target", toy(architecture))
-            .eos(eos)
-            .max_nodes(nodes)
-            .lenience(Lenience::new(lenience).unwrap())
-            .placement(if merged { Placement::Merged } else { Placement::Sequential })
-            .k_matrix(KMatrix::new(rows.clone(), Convention::Added).unwrap());
-        for j in 0..neural as u64 {
-            let drafter = ToyScorer::drafter("drafter", VOCABULARY, 42, j, 200 - 40 * j);
-            // Drafts the most probable nodes, if the tree drafts for it and nobody else does.
-            let row = &rows[j as usize + 1];
-            let joint = joint && row[neural] > 0 && row[..neural].iter().all(|&k| k == 0);
-            let options = if joint { most_probable() } else { NeuralOptions::default() };
-            let drafter = drafter.with_architecture(architecture);
-            builder = builder.neural_with(format!("{j}"), drafter, options);
-        }
-        let tree = MaxGramTree::new(options, None);
-        let mut cascade = builder.statistical("tree", tree).build().unwrap();
-        let options = Options::default().with_max_new_tokens(30);
-        for tokens in prompts {
-            let prompt = Prompt::new(architecture, tokens);
-            let found = cascade.generate_tokens(&prompt, &options).unwrap();
-            let plain = options.clone().with_speculation(false);
-            let plain = cascade.generate_tokens(&prompt, &plain).unwrap();
-            prop_assert_eq!(&found.tokens, &plain.tokens);
-            prop_assert_eq!(&found.finish, &plain.finish);
-            prop_assert!(found.steps.iter().all(|step| step.drafted <= nodes));
-        }
-    }
 }
 
 /// By a rule that draws, a seed gives the same sample whatever was generated before, though the

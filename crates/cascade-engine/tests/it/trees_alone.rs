@@ -4,15 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use cascade_core::toy::{ToyDrafter, ToyScorer};
 use cascade_core::{
-    Architecture, Decoding, HiddenLayer, HiddenLayers, Observation, Prompt, Result, Sampling,
-    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    Architecture, HiddenLayer, HiddenLayers, Observation, Prompt, Result, Scorer, ScorerInfo,
+    Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Expand, KMatrix, NeuralOptions, OnlineSchedule, Options,
     Rule, Siblings,
 };
-use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
-use proptest::prelude::*;
 
 use crate::common::matrix;
 use crate::replays::{Regime, Replay};
@@ -35,56 +33,6 @@ fn toy() -> ToyScorer {
 
 fn drafter(seed: u64) -> ToyScorer {
     ToyScorer::drafter("drafter", VOCABULARY, 42, seed, 200)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
-
-    /// Alone, beside others and above them, by a K matrix and by price, greedy and sampled.
-    #[test]
-    fn answers_equal_plain_decoding(
-        k in prop::collection::vec(0usize..6, 3),
-        online in any::<bool>(),
-        text in any::<bool>(),
-        nodes in 1usize..40,
-        temperature in prop::option::of(0.4..1.4f32),
-        seed in any::<u64>(),
-        prompts in prop::collection::vec(prop::collection::vec(0..VOCABULARY as TokenId, 1..8), 1..3),
-        eos in prop::option::of(0..VOCABULARY as TokenId),
-    ) {
-        let mut builder = Cascade::builder()
-            .target("target", toy())
-            .eos(eos)
-            .max_nodes(nodes)
-            .neural_with("first", drafter(1), most_probable(Rule::default()))
-            .neural_with("second", drafter(2), most_probable(Rule::default()));
-        let mut rows = vec![vec![k[0], k[1]], vec![0, k[2]]];
-        if text {
-            builder = builder.statistical("text", MaxGramTree::new(MaxGramTreeConfig::default(), None));
-            rows.iter_mut().for_each(|row| row.push(0));
-            rows[0][2] = k[2];
-            rows.push(vec![0; 3]);
-        }
-        // A smaller neural drafter does not mix probabilities.
-        rows[1] = vec![0; rows[1].len()];
-        let mut cascade = (if online { builder.schedule(OnlineSchedule::default()) } else {
-                let rows: Vec<&[usize]> = rows.iter().map(Vec::as_slice).collect();
-                builder.k_matrix(matrix(&rows))
-            }).build().unwrap();
-        let mut options = Options::default().with_max_new_tokens(30).with_seed(seed);
-        if let Some(temperature) = temperature {
-            let sampling = Sampling::new(temperature).unwrap();
-            options = options.with_decoding(Decoding::Sampled(sampling));
-        }
-        for tokens in prompts {
-            let prompt = Prompt::new(Architecture::DecoderOnly, tokens);
-            let found = cascade.generate_tokens(&prompt, &options).unwrap();
-            let plain = options.clone().with_speculation(false);
-            let plain = cascade.generate_tokens(&prompt, &plain).unwrap();
-            prop_assert_eq!(&found.tokens, &plain.tokens);
-            prop_assert!(found.steps.iter().all(|step| step.drafted <= nodes));
-        }
-    }
 }
 
 /// The paths of at most `depth` tokens after a context with their probabilities, of which each

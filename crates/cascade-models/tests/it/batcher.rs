@@ -6,13 +6,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use cascade_core::{Error, Scorer, Scores, TokenId, TokenTree, Want};
-use cascade_models::{BatchedSession, Batcher, DType, Model};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use cascade_core::{Error, Scorer, TokenId, TokenTree, Want};
+use cascade_models::{Batcher, DType, Model};
 
-use crate::common::calls::{next_context, random_tree, random_want};
-use crate::common::tiny::{cold, llama, llama_in, llama_of, random_tokens, t5, Poison};
+use crate::common::tiny::{cold, llama, llama_in, llama_of, t5, Poison};
 
 /// Long enough for the slowest machine, and an end if threads wait for each other.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,63 +39,6 @@ fn greedy(session: &mut impl Scorer, prompt: &[TokenId], tokens: usize) -> Vec<T
 fn two_models() -> [Arc<Model>; 2] {
     let settings = r#", "num_hidden_layers": 1"#;
     [llama(), llama_in(DType::F32, 4, settings, None)]
-}
-
-/// Random calls of a text on both models, each compared with a session that has seen nothing.
-fn random_text(sessions: &mut [BatchedSession], seed: u64, steps: usize) {
-    let rng = &mut StdRng::seed_from_u64(seed);
-    let (mut context, mut tree) = (Vec::new(), TokenTree::new());
-    for _ in 0..steps {
-        context = next_context(rng, &context, &tree);
-        if rng.random_bool(0.1) {
-            let count = [30, 100, 550][rng.random_range(0..3)];
-            context = random_tokens(rng, count);
-        }
-        if context.is_empty() {
-            context = vec![1];
-        }
-        tree = random_tree(rng);
-        let want = random_want(rng);
-        for _ in 0..rng.random_range(1..4) {
-            let session = &mut sessions[rng.random_range(0..2)];
-            let found = session.score(&context, &tree, want).unwrap();
-            let alone = cold(session.model(), &[]).score(&context, &tree, want);
-            let same = |scores: Scores| scores.with_rows_computed(0);
-            assert_eq!(same(found), same(alone.unwrap()));
-        }
-    }
-}
-
-fn random_texts(texts: u64, steps: usize) {
-    ends(move || {
-        let (models, batcher) = (two_models(), Batcher::default());
-        thread::scope(|scope| {
-            for seed in 0..texts {
-                let (models, participant) = (&models, batcher.join());
-                scope.spawn(move || {
-                    let mut sessions = models.each_ref().map(|model| participant.session(model));
-                    let rng = &mut StdRng::seed_from_u64(seed);
-                    // Some without a word, some in and out.
-                    for part in 0..4 {
-                        let running = rng.random_bool(0.8).then(|| participant.running());
-                        random_text(&mut sessions, 10 * seed + part, steps);
-                        drop(running);
-                    }
-                });
-            }
-        });
-    });
-}
-
-#[test]
-fn texts_on_threads_are_what_they_are_alone() {
-    random_texts(8, 6);
-}
-
-#[test]
-#[ignore = "slow: thousands of calls"]
-fn thousands_of_calls_on_threads_are_what_they_are_alone() {
-    random_texts(32, 60);
 }
 
 #[test]

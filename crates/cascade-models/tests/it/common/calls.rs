@@ -1,58 +1,10 @@
 //! Random calls of a scorer.
 
-use std::sync::Arc;
-
-use cascade_core::{RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
-use cascade_models::{Model, ScoreCall, Session};
+use cascade_core::{RowDetail, TokenId, TokenTree, Want};
 use rand::rngs::StdRng;
 use rand::Rng;
 
-use super::tiny::{cold, random_tokens};
-
-/// One text of several, and the call that it makes next.
-pub(crate) struct Text {
-    pub(crate) session: Session,
-    pub(crate) source: Vec<TokenId>,
-    pub(crate) context: Vec<TokenId>,
-    pub(crate) tree: TokenTree,
-    want: Want,
-}
-
-impl Text {
-    pub(crate) fn new(model: &Arc<Model>, source: Vec<TokenId>) -> Self {
-        Self {
-            session: cold(model, &source),
-            source,
-            context: Vec::new(),
-            tree: TokenTree::new(),
-            want: Want::ARGMAX,
-        }
-    }
-
-    /// Draws what the text asks for next behind its context.
-    pub(crate) fn ask(&mut self, rng: &mut StdRng) {
-        (self.tree, self.want) = (random_tree(rng), random_want(rng));
-    }
-
-    pub(crate) fn call(&mut self) -> ScoreCall<'_> {
-        ScoreCall {
-            session: &mut self.session,
-            context: &self.context,
-            tree: &self.tree,
-            want: self.want,
-        }
-    }
-
-    /// Checks that the answer is the one of a session alone, but for the rows that a warm one need
-    /// not compute.
-    pub(crate) fn assert_alone(&self, found: Scores) {
-        let alone = cold(self.session.model(), &self.source)
-            .score(&self.context, &self.tree, self.want)
-            .unwrap();
-        assert!(found.rows_computed <= alone.rows_computed);
-        assert_eq!(found.with_rows_computed(0), alone.with_rows_computed(0));
-    }
-}
+use super::tiny::random_tokens;
 
 /// Up to 16 nodes; few tokens, so that siblings often carry equal ones.
 pub(crate) fn random_tree(rng: &mut StdRng) -> TokenTree {
