@@ -131,7 +131,7 @@ fn any_cascade_in_any_company_gives_the_targets_text() {
         panic!("{failure}");
     }
     if one.is_none() && coverage.cases >= CASES {
-        let never = coverage.values.iter().filter(|(_, &count)| count == 0);
+        let never = coverage.values.iter().filter(|&(_, &count)| count == 0);
         assert_eq!(never.collect::<Vec<_>>(), [], "never drawn");
         let [tokens, _, accepted] = coverage.counts;
         assert!(accepted > tokens / 10, "hardly anything is accepted");

@@ -136,7 +136,7 @@ fn schedule(out: &mut impl Write, config: &Config) -> Result<()> {
         let adds: Vec<String> = entries
             .iter()
             .zip(&names[1..])
-            .filter(|(&tokens, _)| tokens > 0)
+            .filter(|&(&tokens, _)| tokens > 0)
             .map(|(tokens, drafter)| format!("{tokens} from {drafter}"))
             .collect();
         let adds = if adds.is_empty() {

@@ -78,7 +78,11 @@ fn run_line<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> Ex
     let everywhere = line.everywhere();
     terminal::set_quiet(everywhere.quiet);
     if everywhere.allow_memory_overcommit {
-        std::env::set_var(Overcommit::VARIABLE, "1");
+        // SAFETY: no other thread runs yet.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::env::set_var(Overcommit::VARIABLE, "1");
+        }
     }
     match threads::set(everywhere.threads).and_then(|()| line.dispatch()) {
         Ok(code) => code,

@@ -13,9 +13,13 @@ pub(crate) const MOST: usize = 1024;
 /// # Errors
 /// A number in the environment that is too large.
 pub(crate) fn set(threads: Option<usize>) -> Result<()> {
-    match threads {
-        Some(threads) => std::env::set_var(VARIABLE, threads.to_string()),
-        None => check_environment(std::env::var(VARIABLE).ok().as_deref())?,
+    let Some(threads) = threads else {
+        return check_environment(std::env::var(VARIABLE).ok().as_deref());
+    };
+    // SAFETY: no other thread runs yet.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::env::set_var(VARIABLE, threads.to_string());
     }
     Ok(())
 }

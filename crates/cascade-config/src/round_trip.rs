@@ -91,13 +91,14 @@ impl Draw {
 
     /// Some of the neural drafters are heads over the target.
     fn with_head(&mut self, mut drafter: Drafter, target: &Neural) -> Drafter {
-        if let Drafter::Neural { model, .. } = &mut drafter {
-            if self.0.random_bool(0.3) && !matches!(model.source, ModelSource::File(_)) {
-                let Neural {
-                    tokenizer, is_head, ..
-                } = Neural::head(model.source.clone(), target);
-                (model.tokenizer, model.is_head) = (tokenizer, is_head);
-            }
+        if let Drafter::Neural { model, .. } = &mut drafter
+            && self.0.random_bool(0.3)
+            && !matches!(model.source, ModelSource::File(_))
+        {
+            let Neural {
+                tokenizer, is_head, ..
+            } = Neural::head(model.source.clone(), target);
+            (model.tokenizer, model.is_head) = (tokenizer, is_head);
         }
         drafter
     }

@@ -224,10 +224,10 @@ impl StopRuleEntry {
     /// is wrong.
     pub(crate) fn rule(self, base: &Path) -> Result<StopRuleConfig, (&'static str, String)> {
         let mut rule = self.0.checked()?;
-        if let Some(path) = rule.path_mut() {
-            if path.to_string_lossy().starts_with('.') {
-                *path = base.join(&path);
-            }
+        if let Some(path) = rule.path_mut()
+            && path.to_string_lossy().starts_with('.')
+        {
+            *path = base.join(&path);
         }
         Ok(rule)
     }

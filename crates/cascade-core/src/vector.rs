@@ -331,7 +331,7 @@ impl Ranked {
 pub(crate) fn at_least(values: &[f32], maxima: &[f32], bound: f32) -> Vec<Ranked> {
     let mut found = Vec::new();
     let blocks = values.chunks(BLOCK).zip(maxima).enumerate();
-    for (index, (block, _)) in blocks.filter(|(_, (_, &max))| max >= bound) {
+    for (index, (block, _)) in blocks.filter(|&(_, (_, &max))| max >= bound) {
         // Always written, needed or not, which avoids an unpredictable branch.
         let mut hits = [Ranked(0); BLOCK];
         let mut count = 0;

@@ -138,7 +138,7 @@ impl Metrics {
     }
 
     /// A connection that is open until the result is dropped.
-    pub(crate) fn connection(&self) -> impl Drop {
+    pub(crate) fn connection(&self) -> impl Drop + use<> {
         struct Open(Gauge);
         impl Drop for Open {
             fn drop(&mut self) {

@@ -35,10 +35,10 @@ impl TokenTexts {
             return TokenText::of_bytes(vec![byte]);
         }
         let text = self.decoded(token);
-        if text.contains(char::REPLACEMENT_CHARACTER) {
-            if let Some(bytes) = byte_level(&piece) {
-                return TokenText::of_bytes(bytes);
-            }
+        if text.contains(char::REPLACEMENT_CHARACTER)
+            && let Some(bytes) = byte_level(&piece)
+        {
+            return TokenText::of_bytes(bytes);
         }
         // Special tokens have no text; they are shown as they are written.
         let text = if text.is_empty() { piece } else { text };

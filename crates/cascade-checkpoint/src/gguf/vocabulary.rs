@@ -343,7 +343,7 @@ impl<'a> Vocabulary<'a> {
             .map(String::as_str)
             .zip(&self.kinds)
             .enumerate()
-            .filter(move |(_, (_, &other))| other == kind);
+            .filter(move |&(_, (_, &other))| other == kind);
         tokens.map(|(id, (token, _))| (id, token))
     }
 

@@ -112,11 +112,11 @@ impl Description {
         }
         // Readers take it for granted that a tied head goes with scaled states, and no other; of a
         // head of its own without gates they cannot know.
-        if let Some(scale) = self.scale {
-            if (scale == 1.0) != own_head || own_head && self.ungated {
-                let key = format!("{}.{LOGIT_SCALE}", self.family.name());
-                entries.number(&key, scale as f32);
-            }
+        if let Some(scale) = self.scale
+            && ((scale == 1.0) != own_head || own_head && self.ungated)
+        {
+            let key = format!("{}.{LOGIT_SCALE}", self.family.name());
+            entries.number(&key, scale as f32);
         }
     }
 

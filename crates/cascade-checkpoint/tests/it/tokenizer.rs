@@ -246,10 +246,10 @@ fn damage_never_panics() {
         for _ in 0..150 {
             let mut damaged = whole.clone();
             damaged[rng.random_range(0..head)] = rng.random_range(b' '..b'~');
-            if let Ok(tokenizer) = Tokenizer::from_bytes("damaged", &damaged) {
-                if let Ok(tokens) = tokenizer.encode(TEXTS[1]) {
-                    streamed(&tokenizer, &tokens);
-                }
+            if let Ok(tokenizer) = Tokenizer::from_bytes("damaged", &damaged)
+                && let Ok(tokens) = tokenizer.encode(TEXTS[1])
+            {
+                streamed(&tokenizer, &tokens);
             }
         }
     }

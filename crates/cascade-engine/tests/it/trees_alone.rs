@@ -334,8 +334,8 @@ fn a_head_that_is_never_right_is_named() {
         for _ in 0..2 {
             cascade.generate_tokens(&prompt, &options).unwrap();
         }
-        let said = std::mem::take(&mut *said.lock().unwrap());
-        said
+
+        std::mem::take(&mut *said.lock().unwrap())
     };
     let said = told(0, true);
     assert_eq!(said.len(), 1, "{said:?}");

@@ -27,10 +27,10 @@ pub fn with_random_settings(config: &Config, seed: u64, of_sampling: bool) -> Re
     let k = random_matrix(&mut rng, config.drafters().len())?;
     let joint = joint_drafters(&config, &k);
     for drafter in joint {
-        if let Drafter::Neural { branching, .. } = &mut config.drafters_mut()[drafter] {
-            if rng.random_bool(0.5) {
-                branching.expand = Expand::MostProbable;
-            }
+        if let Drafter::Neural { branching, .. } = &mut config.drafters_mut()[drafter]
+            && rng.random_bool(0.5)
+        {
+            branching.expand = Expand::MostProbable;
         }
     }
     config = config.with_schedule(k)?;
@@ -134,7 +134,7 @@ fn joint_drafters(config: &Config, k: &KMatrix) -> Vec<usize> {
             .into_iter()
             .flatten()
             .zip(config.drafters())
-            .filter(|(&entry, _)| entry > 0)
+            .filter(|&(&entry, _)| entry > 0)
             .peekable();
         drafters.peek().is_some() && drafters.all(|(_, drafter)| mixes(drafter))
     };

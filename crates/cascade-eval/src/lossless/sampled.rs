@@ -95,7 +95,7 @@ fn chi_square(probabilities: &[f64], counts: &[u64]) -> f64 {
     let n = counts.iter().sum::<u64>() as f64;
     let pairs = probabilities.iter().zip(counts);
     pairs
-        .filter(|(&p, _)| p > 0.0)
+        .filter(|&(&p, _)| p > 0.0)
         .map(|(&p, &count)| (count as f64 - n * p).powi(2) / (n * p))
         .sum()
 }

@@ -93,10 +93,10 @@ impl FileDisplay {
 /// A bar whose download failed stays as it was.
 impl Drop for FileDisplay {
     fn drop(&mut self) {
-        if let Self::Bar(bar) = self {
-            if !bar.is_finished() {
-                bar.abandon();
-            }
+        if let Self::Bar(bar) = self
+            && !bar.is_finished()
+        {
+            bar.abandon();
         }
     }
 }

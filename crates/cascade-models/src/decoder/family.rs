@@ -74,11 +74,11 @@ const MISTRAL: Family = Family {
         // A window that is not said is one of 4,096; `null` is none.
         let window = settings.window("sliding_window", Some(4096))?;
         // The class passes over this key, and files that have it may mean it.
-        if let Some(sliding) = sliding_layers(settings, layers.len())? {
-            if sliding.iter().any(|&sliding| sliding != window.is_some()) {
-                let what = "layer_types of a Mistral whose layers differ";
-                return Err(unsupported(what));
-            }
+        if let Some(sliding) = sliding_layers(settings, layers.len())?
+            && sliding.iter().any(|&sliding| sliding != window.is_some())
+        {
+            let what = "layer_types of a Mistral whose layers differ";
+            return Err(unsupported(what));
         }
         set_windows(layers, window, |_| true);
         Ok(())

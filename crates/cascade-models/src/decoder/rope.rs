@@ -107,11 +107,11 @@ impl Rope {
             stretches.push(reader.stretch(&mut rope)?);
         }
         let theta = checked_theta(&thetas, absent_theta)?;
-        if let [a, b] = &stretches[..] {
-            if a != b {
-                let problem = "rope_scaling and rope_parameters contradict each other";
-                return Err(bad(problem));
-            }
+        if let [a, b] = &stretches[..]
+            && a != b
+        {
+            let problem = "rope_scaling and rope_parameters contradict each other";
+            return Err(bad(problem));
         }
         Ok(Self {
             theta,

@@ -57,10 +57,10 @@ impl Store {
 
     /// Takes over the weights as the drafters of other texts have moved them.
     pub(super) fn pull(&self, weights: &mut Weights) {
-        if self.beside_others {
-            if let Some(moved) = &self.lock().weights {
-                weights.clone_from(moved);
-            }
+        if self.beside_others
+            && let Some(moved) = &self.lock().weights
+        {
+            weights.clone_from(moved);
         }
     }
 

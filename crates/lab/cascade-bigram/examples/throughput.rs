@@ -36,7 +36,11 @@ fn main() -> Anything<()> {
     };
     let threads: NonZeroUsize = threads.parse()?;
     // Read by the library's thread pool when it is first used.
-    std::env::set_var("RAYON_NUM_THREADS", threads.to_string());
+    // SAFETY: no other thread runs yet.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::env::set_var("RAYON_NUM_THREADS", threads.to_string());
+    }
     let tokenizer = Tokenizer::from_file(tokenizer)?;
     let inputs: Vec<PathBuf> = inputs.iter().map(PathBuf::from).collect();
     let texts = texts(&inputs)?;

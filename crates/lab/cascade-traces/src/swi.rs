@@ -68,7 +68,7 @@ impl CostTable {
         costs: impl IntoIterator<Item = (S, f64)>,
     ) -> Result<Self, CostError> {
         let table = Self::unchecked(name, costs);
-        let wrong = |(_, &cost): &(&String, &f64)| !(cost > 0.0 && cost.is_finite());
+        let wrong = |&(_, &cost): &(&String, &f64)| !(cost > 0.0 && cost.is_finite());
         match table.costs.iter().find(wrong) {
             None => Ok(table),
             Some((model, &cost)) => Err(CostError::NotPositive {

@@ -86,7 +86,7 @@ fn accepted_without_replacement(p: &[f64], q: &[f64], width: usize) -> f64 {
         let width = if none_left { 0 } else { width - 1 };
         accepted_without_replacement(&left, &normalised(others), width)
     };
-    let terms = p.iter().zip(q).enumerate().filter(|(_, (_, &q))| q > 0.0);
+    let terms = p.iter().zip(q).enumerate().filter(|&(_, (_, &q))| q > 0.0);
     terms
         .map(|(token, (&p, &q))| p.min(q) + (q - p).max(0.0) * after(token))
         .sum()

@@ -175,11 +175,11 @@ impl Iterator for ParquetReader {
         if self.failed {
             return None;
         }
-        if self.batch.is_empty() {
-            if let Err(error) = caught(|| self.read_batch()) {
-                self.failed = true;
-                return Some(Err(damaged(&self.file, self.rows, &error)));
-            }
+        if self.batch.is_empty()
+            && let Err(error) = caught(|| self.read_batch())
+        {
+            self.failed = true;
+            return Some(Err(damaged(&self.file, self.rows, &error)));
         }
         self.batch.pop().map(Ok)
     }

@@ -116,7 +116,7 @@ fn a_run_is_the_same_after_an_interruption_and_in_shards() {
     let middle = whole
         .iter()
         .enumerate()
-        .filter(|(_, &byte)| byte == b'\n')
+        .filter(|&(_, &byte)| byte == b'\n')
         .nth(5)
         .unwrap()
         .0
