@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, Config, Content};
-use cascade_demo::problems::{problems, Kind, Problem, Split};
+use cascade_demo::problems::{Kind, Problem, Split, problems};
 use cascade_engine::{Cascade, GenerationOutput, Options, Role};
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::{Criterion, criterion_group, criterion_main};
 
 const PROMPTS: usize = 4;
 const MAX_NEW_TOKENS: usize = 96;

@@ -299,10 +299,12 @@ fn messages_in_files_are_conversations() {
     };
     let own = run(&["-m", &path, "--limit", "2"]);
     // LLaMA 2's style has no form for parts: the template writes the list, as in transformers.
-    assert!(own[0]["prompt"]
-        .as_str()
-        .unwrap()
-        .starts_with("<s>[system] S[user] a[assistant] b</s>[user] [{"));
+    assert!(
+        own[0]["prompt"]
+            .as_str()
+            .unwrap()
+            .starts_with("<s>[system] S[user] a[assistant] b</s>[user] [{")
+    );
     assert_eq!(
         (&own[0]["id"], &own[1]["prompt"]),
         (&Value::from(1), &Value::from("raw"))

@@ -305,9 +305,11 @@ fn conversations_go_on_with_the_models_own_answers() {
         records[0]["prompt"].as_str().unwrap()
     );
     assert_eq!(records[1]["prompt"], expected);
-    assert!(records
-        .iter()
-        .all(|record| record["equal_to_plain"] == true));
+    assert!(
+        records
+            .iter()
+            .all(|record| record["equal_to_plain"] == true)
+    );
 
     let raw = cascade(&[&args[..], &["--template", "raw"]].concat());
     assert_eq!(stdout(&raw).lines().count(), 2);
@@ -420,11 +422,14 @@ fn bad_configurations_and_models_name_file_and_cure() {
 #[test]
 fn config_check_shows_the_cascade() {
     let text = stdout(&cascade(&["config", "check", &config("t5-xxl.yaml")]));
-    assert_says(&text, "target     flan-t5-xxl (google/flan-t5-xxl, bf16) … \
+    assert_says(
+        &text,
+        "target     flan-t5-xxl (google/flan-t5-xxl, bf16) … \
          drafter    max-gram (statistical) … \
          flan-t5-xxl reviews 8 from flan-t5-base, then 5 from flan-t5-small, then 10 from max-gram … \
          flan-t5-small reviews 10 from max-gram … \
-         lenience   3 for neural, 1 for statistical … ok");
+         lenience   3 for neural, 1 for statistical … ok",
+    );
     let loaded = stdout(&line(
         "config check --load {}",
         &[&config("demo-llama.yaml")],

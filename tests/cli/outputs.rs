@@ -39,7 +39,10 @@ const COMMANDS: [(&str, &[&str]); 7] = [
         "run --config config.yaml --prompts prompts.jsonl --max-new-tokens 2 --quiet --output OUT",
         &["config.yaml", "prompts.jsonl"],
     ),
-    ("quantize model.gguf --dtype q8_0 --out OUT", &["model.gguf"]),
+    (
+        "quantize model.gguf --dtype q8_0 --out OUT",
+        &["model.gguf"],
+    ),
 ];
 
 impl Folder {

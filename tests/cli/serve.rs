@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::common::{cascade, command, error, stdout};
 use crate::pairs;
@@ -70,11 +70,13 @@ impl Server {
     /// Ends it by a signal; what it wrote to standard error.
     fn end(mut self, signal: &str) -> String {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill")
-            .args([signal, &id])
-            .status()
-            .unwrap()
-            .success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "", "standard output has the address alone");

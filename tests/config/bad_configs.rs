@@ -340,11 +340,13 @@ fn dots_are_relative_to_the_file() {
     let text = GOOD.replace("embedded:demo-t5-target", "./weights");
     std::fs::write(&path, text).unwrap();
     let config = Config::open(&path).unwrap();
-    assert!(config
-        .target
-        .source
-        .to_string()
-        .starts_with(&folder.path().display().to_string()));
+    assert!(
+        config
+            .target
+            .source
+            .to_string()
+            .starts_with(&folder.path().display().to_string())
+    );
     assert_eq!(config.target.name, "weights");
 }
 

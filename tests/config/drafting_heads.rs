@@ -14,8 +14,8 @@ use cascade_engine::{GenerationOutput, Options, Role};
 use cascade_models::HubOptions;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use safetensors::tensor::{Dtype, TensorView};
 use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
 
 const TARGET: &str = "target: { model: embedded:demo-llama-base }";

@@ -118,10 +118,12 @@ fn released_heads_share_one_block() {
             (weights.layers.len(), weights.size(), settings),
             (3, SIZE, &None)
         );
-        assert!(weights
-            .layers
-            .iter()
-            .all(|layer| Arc::ptr_eq(layer, &weights.layers[0])));
+        assert!(
+            weights
+                .layers
+                .iter()
+                .all(|layer| Arc::ptr_eq(layer, &weights.layers[0]))
+        );
         // The softmax of two classes, of which 1 is acceptance, computed as it is defined.
         let state = [0.3f32, -0.2, 0.9, 0.1];
         let rounded = |x: f32| f32::from_bits(x.to_bits() >> 16 << 16);

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use cascade_core::{Architecture, Prompt, Scorer, TokenId, TokenTree, Want};
 use cascade_engine::{Branching, Cascade, Convention, KMatrix, NeuralOptions, Options};
-use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, Session};
+use cascade_models::{LoadOptions, LoadedModel, ModelSource, Session, load};
 use cascade_ngram::MaxGram;
 use cascade_verify::Rule;
 use safetensors::SafeTensors;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The format of the checkpoints themselves.

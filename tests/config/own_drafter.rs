@@ -6,8 +6,8 @@ use cascade_config::{AssembleOptions, Config};
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use cascade_engine::Role;
 use cascade_ngram::{
-    drafter_kinds, positive, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig, NgramTable,
-    OpenError, Resources, TableLocator,
+    DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig, NgramTable, OpenError, Resources,
+    TableLocator, drafter_kinds, positive,
 };
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use cascade_config::{
-    default_draft_tokens, default_lenience, default_nodes, model_source, AssembleOptions,
-    CascadeSpec, Config, DeviceSpec, Drafter, Message, Neural, NgramTable, Role, ScheduleConfig,
-    StopRuleConfig, TextDrafter,
+    AssembleOptions, CascadeSpec, Config, DeviceSpec, Drafter, Message, Neural, NgramTable, Role,
+    ScheduleConfig, StopRuleConfig, TextDrafter, default_draft_tokens, default_lenience,
+    default_nodes, model_source,
 };
 use cascade_engine::{Convention, KMatrix, Lenience, StopSequences};
 use cascade_models::DType;

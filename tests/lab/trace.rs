@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::command::{output, refused, run};
 use crate::common::{cascade, project, stdout};

@@ -212,7 +212,9 @@ fn samples_with_probabilities_become_a_head_for_sampling() {
     };
     let train = |trace: &str, out: &str| {
         let out = at(out);
-        format!("train head --trace {trace} -d embedded:demo-t5-small --cost 0.2 --depth 0 --epochs 1 --out {out}")
+        format!(
+            "train head --trace {trace} -d embedded:demo-t5-small --cost 0.2 --depth 0 --epochs 1 --out {out}"
+        )
     };
     let whole = record("whole.jsonl", "--top-probabilities 6");
     let text = run(&train(&whole, "head"));

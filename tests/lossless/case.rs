@@ -11,9 +11,9 @@ use cascade_models::{CacheType, DType};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::models::{goldens, toy_drafters, Family, Models, HEADS_TARGET, TOY_TOKENS};
+use crate::models::{Family, HEADS_TARGET, Models, TOY_TOKENS, goldens, toy_drafters};
 
 /// A case's seed, and its number among the cases of that seed.
 pub(crate) type CaseId = (u64, u64);

@@ -19,14 +19,14 @@ mod run;
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use case::{Case, CaseId};
 use models::Models;
-use run::{run, Counts, Spoil};
+use run::{Counts, Spoil, run};
 
 const SEED: u64 = 58;
 /// Cases without a variable.

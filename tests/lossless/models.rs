@@ -8,11 +8,11 @@ use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, He
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool, Notices, StandIn};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Architecture, Fingerprint, TokenId};
-use cascade_engine::{ClassifierWeights, HeadLayer, HeadWeights, CLASSIFIER_FEATURES};
+use cascade_engine::{CLASSIFIER_FEATURES, ClassifierWeights, HeadLayer, HeadWeights};
 use cascade_models::HubOptions;
 use cascade_ngram::{NgramLimits, NgramRows, Provenance};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The model that the heads of tests/goldens/heads read, and the size of its states.

@@ -2,7 +2,7 @@
 //! has seen nothing.
 
 use std::iter::once;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -13,8 +13,8 @@ use cascade_core::{
 use cascade_engine::{AssumedTimes, Cascade, Error, Finish, RowTimes, VirtualClock};
 use cascade_models::{Batcher, Participant, SharedPrefixes};
 
-use crate::case::{has_head, Case, Company, Text};
-use crate::models::{toy_target, toy_vocabulary, Models};
+use crate::case::{Case, Company, Text, has_head};
+use crate::models::{Models, toy_target, toy_vocabulary};
 
 /// What a text is, or the error that there is in its place.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,10 +9,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::error::{to_python, CascadeError, Fault};
+use crate::error::{CascadeError, Fault, to_python};
 use crate::options::options;
 use crate::output::Output;
-use crate::parts::{add, name_of, scheduled, GivenDrafter};
+use crate::parts::{GivenDrafter, add, name_of, scheduled};
 use crate::scorer::PyScorer;
 use crate::stream::{Running, Stream};
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascade::config::{
-    model_source, Assembly, CascadeSpec, Neural, NgramTable, Notices, StandIn, StopRuleConfig,
-    TextDrafter,
+    Assembly, CascadeSpec, Neural, NgramTable, Notices, StandIn, StopRuleConfig, TextDrafter,
+    model_source,
 };
 use cascade::{AssembleOptions, DeviceSpec, ModelPool, Scorer, Target};
 use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};

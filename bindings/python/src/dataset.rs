@@ -4,7 +4,7 @@ use cascade::config::AssembleOptions;
 use cascade_eval::{DataSource, Dataset, RandomSample, Sample, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::error::to_python;

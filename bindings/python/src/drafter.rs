@@ -5,7 +5,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::policy::Part;
-use crate::tree::{proposed, Tree};
+use crate::tree::{Tree, proposed};
 
 /// One step of the target, as a drafter in Python learns of it; see the stubs.
 #[pyclass(module = "cascade_decoding", frozen, get_all)]

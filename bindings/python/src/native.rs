@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cascade::config::{model_source, Neural};
+use cascade::config::{Neural, model_source};
 use cascade::ngram::{
     DrafterFactory, MaxGram, MaxGramConfig, MaxGramTree, MaxGramTreeConfig, NgramTable, Occurrence,
     PromptLookup,
@@ -71,7 +71,7 @@ impl NativeDrafter {
             other => {
                 return Err(PyValueError::new_err(format!(
                     "occurrence {other:?}: give \"earliest\" (the paper's) or \"latest\""
-                )))
+                )));
             }
         };
         let options = MaxGramConfig {
@@ -109,9 +109,9 @@ impl NativeDrafter {
             (Some(path), Some(tokenizer)) => Some(py.detach(|| table_for(&path, tokenizer))?),
             (Some(path), None) => {
                 return Err(PyValueError::new_err(format!(
-                "{}: a table belongs to one tokenizer; give `tokenizer`, a model's folder or id",
-                path.display()
-            )))
+                    "{}: a table belongs to one tokenizer; give `tokenizer`, a model's folder or id",
+                    path.display()
+                )));
             }
         };
         let first = MaxGramTree::new(options, table);

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::drafter::PyDrafter;
-use crate::error::{to_python, Fault};
+use crate::error::{Fault, to_python};
 use crate::native::NativeDrafter;
 use crate::policy::{Part, PySchedule, PyStopRule};
 use crate::scorer::PyScorer;

@@ -71,7 +71,7 @@ impl PyScorer {
                 other => {
                     return Err(PyValueError::new_err(format!(
                         "architecture {other:?}: give \"decoder-only\" or \"encoder-decoder\""
-                    )))
+                    )));
                 }
             },
             vocab_size: object.getattr("vocab_size")?.extract()?,

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 
 use crate::cascade::Cascade;
-use crate::error::{to_python, CascadeError};
+use crate::error::{CascadeError, to_python};
 use crate::output::{Output, Step};
 
 /// A generation that owns the engine of its cascade, and gives it back when it ends, is

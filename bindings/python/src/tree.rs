@@ -136,8 +136,8 @@ fn tree_of(tokens: &[TokenId], parents: Option<&[i64]>) -> PyResult<TokenTree> {
             Err(_) if parent == -1 => None,
             _ => {
                 return Err(PyValueError::new_err(format!(
-                "node {node} has parent {parent}; a parent is -1 (the context) or an earlier node"
-            )))
+                    "node {node} has parent {parent}; a parent is -1 (the context) or an earlier node"
+                )));
             }
         };
         if tree.child(parent, token).is_some() {

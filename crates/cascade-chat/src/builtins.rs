@@ -2,7 +2,7 @@
 //! and of what they return.
 
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
-use minijinja::{filters, functions, tests, Environment, Error, State};
+use minijinja::{Environment, Error, State, filters, functions, tests};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use crate::limits::{make_items, make_text, read, refused, work};

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
+use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
-use jiff::Zoned;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 
-use crate::builtins::{self, shortened, too_wide, WIDEST};
+use crate::builtins::{self, WIDEST, shortened, too_wide};
 use crate::json::Style;
-use crate::limits::{make, make_text, refused, LONGEST};
+use crate::limits::{LONGEST, make, make_text, refused};
 use crate::operators::{self, printed};
 use crate::weight::weigh;
 

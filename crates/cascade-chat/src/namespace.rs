@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minijinja::value::{Enumerator, Object, Value, ValueKind};
 use minijinja::Error;
+use minijinja::value::{Enumerator, Object, Value, ValueKind};
 
-use crate::limits::{make, refused, ITEM};
+use crate::limits::{ITEM, make, refused};
 
 /// Attributes that a namespace may have.
 const MOST: usize = 256;

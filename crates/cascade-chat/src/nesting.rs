@@ -1,6 +1,6 @@
 //! Templates whose code is nested too deep to be compiled, found before that is tried.
 
-use minijinja::machinery::{tokenize, Token};
+use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
 /// Operators, brackets and names that may hang together in one expression, and branches of one

@@ -2,10 +2,10 @@
 //! that no template can write.
 
 use minijinja::value::{Tuple, Value, ValueKind};
-use minijinja::{tests, Environment, Error, Output, State};
+use minijinja::{Environment, Error, Output, State, tests};
 
 use crate::limits::{make_items, make_text, read, refused, work};
-use crate::namespace::{may_be_held, Namespace};
+use crate::namespace::{Namespace, may_be_held};
 use crate::weight::{items, settled, weigh};
 
 pub(crate) const EQUAL: &str = "==";

@@ -1,8 +1,8 @@
 //! Templates whose operators are charged: the tree of a template with calls of [`crate::operators`]
 //! where the library would work without counting.
 
-use minijinja::machinery::ast::{self, BinOpKind, CallArg, Expr, Spanned, Stmt};
 use minijinja::machinery::Span;
+use minijinja::machinery::ast::{self, BinOpKind, CallArg, Expr, Spanned, Stmt};
 use minijinja::value::Value;
 
 use crate::operators as names;

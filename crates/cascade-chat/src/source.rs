@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value as JinjaValue;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::{ChatTemplate, Error, Result};
 

@@ -10,14 +10,14 @@ use std::error::Error as _;
 use std::fmt;
 
 use jiff::civil::DateTime;
-use minijinja::machinery::{eval, make_string_output, parse, CodeGenerator, Instructions};
+use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse};
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, ErrorKind};
 
 use crate::builtins::shortened;
-use crate::environment::{environment, Raised};
+use crate::environment::{Raised, environment};
 use crate::message::DEVELOPER;
-use crate::{limits, nesting, rewrite, tags, Error, Message, Result, Variables, MAX_OUTPUT};
+use crate::{Error, MAX_OUTPUT, Message, Result, Variables, limits, nesting, rewrite, tags};
 
 /// Bytes of the longest template that is read.
 const MAX_SOURCE: usize = 1 << 20;

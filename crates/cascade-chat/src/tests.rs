@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::civil::date;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::*;
 
@@ -95,9 +95,11 @@ fn vicuna_alternates_and_takes_a_system_message() {
         "Be brief. USER: a\n ASSISTANT: b</s>USER: c ASSISTANT:USER: d ASSISTANT:"
     );
     let parts = json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]});
-    assert!(render(json!([parts]))
-        .unwrap()
-        .ends_with("USER: ab ASSISTANT:"));
+    assert!(
+        render(json!([parts]))
+            .unwrap()
+            .ends_with("USER: ab ASSISTANT:")
+    );
     for (messages, words) in [
         (json!([user("a"), user("b")]), "alternate"),
         (json!([assistant("a"), user("b")]), "alternate"),
@@ -145,7 +147,10 @@ fn templates_that_do_not_end_are_refused() {
             "{% for a in range(99999) %}{% for b in range(99999) %}{% set x = a + b %}{% endfor %}{% endfor %}",
             "runs without end",
         ),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion limit"),
+        (
+            "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+            "recursion limit",
+        ),
         (
             "{% for a in range(99999) %}{{ 'abcdefghijklmnopqrstuvwxyz' * 100 }}{% endfor %}",
             "builds more than 256 MiB",
@@ -248,9 +253,8 @@ const STATEMENTS: &[&str] = &[
 #[test]
 fn charged_templates_say_what_the_library_says() {
     use minijinja::{
-        context,
+        Environment, context,
         value::{Serde, Value},
-        Environment,
     };
     let mut plain = Environment::new();
     plain.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -396,8 +400,10 @@ fn messages_are_checked() {
         Message::check_conversation(&messages).map_err(|error| error.to_string())
     };
     assert!(ends(&[Role::System, Role::User]).is_ok());
-    assert!(ends(&[Role::User, Role::Assistant])
-        .unwrap_err()
-        .contains("ends with the assistant's"));
+    assert!(
+        ends(&[Role::User, Role::Assistant])
+            .unwrap_err()
+            .contains("ends with the assistant's")
+    );
     assert!(ends(&[]).unwrap_err().contains("no message"));
 }

@@ -1,10 +1,10 @@
 //! How large a value is, counted as often as it is reached.
 
-use minijinja::value::{Value, ValueKind};
 use minijinja::Error;
+use minijinja::value::{Value, ValueKind};
 
 use crate::limits::{make_items, read, refused, work};
-use crate::namespace::{is_loop, may_be_held, Namespace};
+use crate::namespace::{Namespace, is_loop, may_be_held};
 
 /// Levels of lists and mappings within one another: more than JSON has.
 const DEEPEST: usize = 200;

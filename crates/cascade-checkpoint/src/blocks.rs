@@ -8,9 +8,9 @@ use cascade_cpu::Format;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
+use crate::Result;
 use crate::dtype::{DType, FloatType};
 use crate::finite::{Named, Scales};
-use crate::Result;
 
 /// Values of a large block.
 const SUPER: usize = 256;

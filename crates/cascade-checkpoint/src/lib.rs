@@ -30,12 +30,12 @@ mod sentencepiece;
 mod tensor;
 mod tokenizer;
 
-pub use checkpoint::{Checkpoint, Leftovers, Rows, HEAD};
-pub use dtype::{parse_dtype, DType, FloatType};
+pub use checkpoint::{Checkpoint, HEAD, Leftovers, Rows};
+pub use dtype::{DType, FloatType, parse_dtype};
 pub use error::{Error, ErrorKind, Result};
 pub use finite::{Named, Scales};
 pub use gguf::{gguf_config, gguf_tokenizer_config};
 pub use json::read_json;
-pub use read_tensors::{read_tensors, NamedTensor};
-pub use tensor::{fits, Blocks, Stored, TensorInfo};
+pub use read_tensors::{NamedTensor, read_tensors};
+pub use tensor::{Blocks, Stored, TensorInfo, fits};
 pub use tokenizer::Tokenizer;

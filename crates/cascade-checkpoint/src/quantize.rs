@@ -15,11 +15,11 @@ use std::io::Write;
 use cascade_hub::ModelFile;
 
 use crate::blocks::BlockType;
-use crate::gguf::write::{write, Entries, Planned, Target};
-use crate::gguf::{settings, weights, Gguf};
+use crate::gguf::write::{Entries, Planned, Target, write};
+use crate::gguf::{Gguf, settings, weights};
 use crate::{DType, Result};
 
-pub use self::convert::{check, convert, Original};
+pub use self::convert::{Original, check, convert};
 pub use self::description::{Description, FusedRows, Setting};
 pub use crate::gguf::settings::Family;
 

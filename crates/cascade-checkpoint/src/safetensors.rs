@@ -5,7 +5,7 @@ use safetensors::{SafeTensorError, SafeTensors};
 
 use crate::bytes::Bytes;
 use crate::dtype::FloatType;
-use crate::error::{download_again, Fault};
+use crate::error::{Fault, download_again};
 use crate::tensor::{Order, Tensor, TensorInfo, WeightFile};
 use crate::{Error, ErrorKind, Result};
 

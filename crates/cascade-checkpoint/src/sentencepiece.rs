@@ -6,14 +6,14 @@ mod charsmap;
 use std::collections::HashMap;
 
 use serde_json::json;
+use tokenizers::Tokenizer;
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::sequence::Sequence as Decoders;
 use tokenizers::decoders::strip::Strip;
-use tokenizers::models::bpe::{Merges, Vocab, BPE};
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::{Precompiled, Prepend, Replace, Sequence as Normalizers};
 use tokenizers::processors::template::TemplateProcessing;
-use tokenizers::Tokenizer;
 
 /// What stands for a space in pieces.
 pub(crate) const SPACE: char = '▁';

@@ -13,7 +13,7 @@ use crate::bytes::Bytes;
 use crate::dtype::FloatType;
 use crate::finite::Scales;
 use crate::pytorch::View;
-use crate::{gguf, pytorch, safetensors, Result};
+use crate::{Result, gguf, pytorch, safetensors};
 
 /// A file of weights, or all parts of one.
 ///

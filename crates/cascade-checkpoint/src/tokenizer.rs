@@ -15,7 +15,7 @@ use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 use cascade_hub::TokenizerFiles;
 
 use self::declared::Content;
-use crate::gguf::{vocabulary, Gguf};
+use crate::gguf::{Gguf, vocabulary};
 use crate::{Error, ErrorKind, Result};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.

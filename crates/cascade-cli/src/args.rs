@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cascade_config::{DeviceSpec, Overrides, ScheduleName, StopRuleConfig, Variables};
 use cascade_engine::Rule;
 use cascade_eval::{DataSource, Dataset};
-use cascade_models::{parse_cache_type, CacheType, DType};
+use cascade_models::{CacheType, DType, parse_cache_type};
 use clap::{Args, ValueEnum};
 
 use crate::at_most;
@@ -332,7 +332,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         unit => {
             return Err(format!(
                 "unknown unit {unit}; give a size such as 512MiB or 2GiB"
-            ))
+            ));
         }
     };
     let number: f64 = digits

@@ -20,7 +20,7 @@ use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
 use crate::models::configuration;
-use crate::run::{ending, set_colors, show_event, Color};
+use crate::run::{Color, ending, set_colors, show_event};
 use crate::show::{self, Totals};
 use crate::templates::{Asked, Chat};
 use crate::terminal;

@@ -3,14 +3,14 @@
 mod show;
 
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_config::ModelPool;
-use cascade_core::{seed_of, Decoding, Sampling};
+use cascade_core::{Decoding, Sampling, seed_of};
 use cascade_engine::Rule;
-use cascade_eval::lossless::{with_random_settings, Comparisons, Findings, Tolerance, Trial};
+use cascade_eval::lossless::{Comparisons, Findings, Tolerance, Trial, with_random_settings};
 use cascade_models::LoadedModel;
 use clap::Args;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cascade_engine::GenerationOutput;
-use cascade_eval::{cpu_time, Bootstrap};
+use cascade_eval::{Bootstrap, cpu_time};
 
 /// Rounds below which no interval is given, and no verdict: a single short run says little.
 pub(crate) const FEWEST: usize = 5;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_config::{AssembleOptions, CostFile};
 
 use crate::args::ModelArgs;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascade_eval::ForwardCheck;
-use cascade_models::{parse_device, random_model, DType, Device, HubOptions, LoadOptions};
-use serde_json::{json, Map, Value};
+use cascade_models::{DType, Device, HubOptions, LoadOptions, parse_device, random_model};
+use serde_json::{Map, Value, json};
 
 use crate::exit::ExitCode;
 use crate::terminal;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, ChatTemplate, Config};
 use cascade_eval::{
-    seed_of_turn, Content, DataSource, Dataset, ErrorKind, ProblemSet, PromptTemplate,
-    RandomSample, Sample, Selection, Solution,
+    Content, DataSource, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample,
+    Selection, Solution, seed_of_turn,
 };
 use serde_json::{Map, Value};
 
@@ -15,8 +15,7 @@ use crate::stdin;
 use crate::templates::{Asked, PromptText, Template};
 
 /// What a file of prompts is.
-const PROMPTS_FORMAT: &str =
-    "--prompts takes JSON lines, {\"prompt\": \"…\"} or {\"messages\": […]} on each; \
+const PROMPTS_FORMAT: &str = "--prompts takes JSON lines, {\"prompt\": \"…\"} or {\"messages\": […]} on each; \
      a text as it is goes in by standard input: cascade run - < FILE";
 
 /// Says what was expected where a file of prompts is not JSON.

@@ -5,8 +5,8 @@
 //! A second one ends it at once.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use crate::exit::ExitCode;
 use crate::terminal;

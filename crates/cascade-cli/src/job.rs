@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_config::{
     AssembleOptions, Assembled, Assembly, Batch, ChatTemplate, Config, ModelPool,
 };
@@ -14,7 +14,7 @@ use cascade_models::HubOptions;
 
 use crate::args::JobArgs;
 use crate::costs::with_costs;
-use crate::inputs::{cut_short, inputs, Input};
+use crate::inputs::{Input, cut_short, inputs};
 use crate::models::configuration;
 use crate::terminal;
 

@@ -67,7 +67,7 @@ use crate::chat::ChatArgs;
 use crate::check_lossless::CheckLosslessArgs;
 use crate::config_check::ConfigCommand;
 pub use crate::exit::ExitCode;
-use crate::program::{at_most, bounded, CommandLine, Everywhere};
+use crate::program::{CommandLine, Everywhere, at_most, bounded};
 use crate::quantize::QuantizeArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;

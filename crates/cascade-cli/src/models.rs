@@ -1,9 +1,9 @@
 //! From the arguments that name models to a configuration.
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_config::{
-    model_source, AssembleOptions, CascadeSpec, Config, DeviceSpec, Drafter, Neural, NgramTable,
-    TextDrafter,
+    AssembleOptions, CascadeSpec, Config, DeviceSpec, Drafter, Neural, NgramTable, TextDrafter,
+    model_source,
 };
 use cascade_engine::Lenience;
 

@@ -4,10 +4,10 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cascade_config::{model_chat, AssembleOptions};
+use cascade_config::{AssembleOptions, model_chat};
 use cascade_core::fs::Existing;
 use cascade_models::{
-    check_quantized, locate, quantize, DType, HubOptions, LoadOptions, ModelFile, Quantized,
+    DType, HubOptions, LoadOptions, ModelFile, Quantized, check_quantized, locate, quantize,
 };
 use clap::Args;
 use serde_json::json;

@@ -6,7 +6,7 @@ use cascade_eval::Mark;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::comparison::{interval, Comparison, Round};
+use crate::comparison::{Comparison, Round, interval};
 use crate::inputs::{Input, Question};
 use crate::show;
 

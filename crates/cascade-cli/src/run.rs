@@ -16,7 +16,7 @@ use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
 use clap::{Args, ValueEnum};
 
 use self::printer::AnswerPrinter;
-use crate::args::{batch_size, InputArgs, JobArgs};
+use crate::args::{InputArgs, JobArgs, batch_size};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
 use crate::exit::ExitCode;

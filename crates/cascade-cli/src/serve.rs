@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::args::{size, DecodingArgs, ModelArgs};
+use crate::args::{DecodingArgs, ModelArgs, size};
 use crate::at_most;
 use crate::costs::with_costs;
 use crate::exit::ExitCode;

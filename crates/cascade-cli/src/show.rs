@@ -11,7 +11,7 @@ use cascade_engine::{Finish, GenerationOutput, ModelUsage};
 use cascade_eval::Mark;
 use cascade_eval::{Ending, Endings, Marks};
 
-use crate::comparison::{interval, Comparison, Round};
+use crate::comparison::{Comparison, Round, interval};
 use crate::inputs::Question;
 use crate::terminal::Out;
 
@@ -255,11 +255,7 @@ impl Totals {
 }
 
 fn per(a: f64, b: f64) -> f64 {
-    if b > 0.0 {
-        a / b
-    } else {
-        0.0
-    }
+    if b > 0.0 { a / b } else { 0.0 }
 }
 
 #[cfg(test)]

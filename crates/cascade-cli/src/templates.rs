@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::{
     AssembleOptions, ChatTemplate, Config, Message, ModelChat, PromptError, Role, Variables,
 };

@@ -1,6 +1,6 @@
 //! How many threads compute.
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 
 /// What the libraries that compute read.
 const VARIABLE: &str = "RAYON_NUM_THREADS";

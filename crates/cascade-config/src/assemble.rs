@@ -12,7 +12,7 @@ use cascade_models::{LoadedModel, Model, Participant};
 
 use crate::config::{Config, Drafter, Neural};
 use crate::drafting::Parts;
-use crate::prompt_limit::{encoder, GuardedCodec};
+use crate::prompt_limit::{GuardedCodec, encoder};
 use crate::{AssembleOptions, Error, ModelPool, Result, Target};
 
 /// What a cascade is assembled from: a configuration, and what it does not say itself.

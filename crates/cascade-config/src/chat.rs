@@ -1,7 +1,7 @@
 //! Where a model's chat templates are.
 
 use cascade_chat::{ChatFile, ModelChat};
-use cascade_models::{gguf_tokenizer_config, ModelFile, ModelSource};
+use cascade_models::{ModelFile, ModelSource, gguf_tokenizer_config};
 
 use crate::{AssembleOptions, Config, Error, Neural, Result};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cascade_core::LevelId;
 use cascade_engine::{
-    check_levels, AssumedCosts, Branching, Error as CascadeError, KMatrix, Lenience, LevelSpec,
-    NeuralSpec, Options, Placement, Rule, StopSequences, DEFAULT_MAX_NODES,
+    AssumedCosts, Branching, DEFAULT_MAX_NODES, Error as CascadeError, KMatrix, Lenience,
+    LevelSpec, NeuralSpec, Options, Placement, Rule, StopSequences, check_levels,
 };
 use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::DrafterConfig;

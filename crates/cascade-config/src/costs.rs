@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cascade_engine::RowTimes;
-use cascade_models::{compute_threads, CacheType, DType, Device};
+use cascade_models::{CacheType, DType, Device, compute_threads};
 use serde::{Deserialize, Serialize};
 
 /// What the file says it is.

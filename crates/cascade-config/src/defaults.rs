@@ -30,7 +30,7 @@
 //! The reasons are in `docs/max-gram.md`; `cascade bench model MODEL --rows 1,8,16,32` measures
 //! what rows cost, and `--nodes` or `tree.max_nodes` sets another number.
 
-use cascade_engine::{Convention, KMatrix, KMatrixError, Lenience, DEFAULT_MAX_NODES};
+use cascade_engine::{Convention, DEFAULT_MAX_NODES, KMatrix, KMatrixError, Lenience};
 use cascade_models::DeviceSpec;
 
 /// Tokens of Max-Gram: more are rarely accepted (Appendix B).

@@ -8,10 +8,10 @@ use cascade_engine::{CascadeBuilder, DraftVocabulary, NeuralOptions, Role, StopR
 use cascade_models::LoadedModel;
 use cascade_ngram::{DrafterConfig, DrafterFactory};
 
-use crate::assemble::{loaded_warnings, warnings_of, Sessions};
+use crate::assemble::{Sessions, loaded_warnings, warnings_of};
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::{StandIn, Tables};
-use crate::vocabulary::{shared, Shared};
+use crate::vocabulary::{Shared, shared};
 use crate::{Error, LevelInfo, ModelPool, Result, StopRuleConfig, Target};
 
 /// What makes a drafter of a configuration, any number of times.

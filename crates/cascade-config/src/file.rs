@@ -9,8 +9,8 @@ use cascade_ngram::{DrafterConfig, DrafterKinds};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::stop_rule::StopRuleEntry;
 use crate::Truncate;
+use crate::stop_rule::StopRuleEntry;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(

@@ -82,7 +82,7 @@ mod writer;
 
 pub use assemble::{Assembled, Assembly, LevelInfo};
 pub use batch::Batch;
-pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
+pub use bounded_yaml::{DEEPEST, LARGEST_CONFIG, from_yaml};
 pub use cascade_chat::{
     ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, ModelChat, Role, Variables,
 };
@@ -93,12 +93,12 @@ pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use drafting::DrafterModel;
 pub use error::{Error, ErrorKind, Result};
-pub use locator::{model_source, register_embedded, EmbeddedFiles};
+pub use locator::{EmbeddedFiles, model_source, register_embedded};
 pub use memory::CacheUse;
 pub use overrides::{Overrides, ScheduleName};
 pub use pool::{AssembleOptions, ModelPool, StandIn};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
-pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};
+pub use prompt_limit::{LONG_SOURCE, Notices, PromptLimit, Truncate};
 pub use sampling::SamplingSettings;
 pub use schedule::ScheduleConfig;
 pub use spec::{CascadeSpec, NgramTable, TextDrafter};

@@ -2,7 +2,7 @@
 
 mod embedded;
 
-pub use embedded::{register_embedded, EmbeddedFiles};
+pub use embedded::{EmbeddedFiles, register_embedded};
 
 use std::path::Path;
 

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cascade_core::{Fingerprint, Scorer};
 use cascade_engine::{RowTimes, SharedPrices};
 use cascade_models::{
-    check_head, compute_threads, load_files, load_head, locate, CacheType, DType, Head, HubOptions,
-    LoadOptions, LoadedModel, MemoryEstimate, Model, ModelFiles, ModelSource, OpenDevice,
-    Overcommit, Tokenizer,
+    CacheType, DType, Head, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, Model,
+    ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer, check_head, compute_threads,
+    load_files, load_head, locate,
 };
 use cascade_ngram::{NgramTable, Resources, TableLocator};
 
 use crate::assemble::neural_levels;
-use crate::{locator, Config, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result};
+use crate::{Config, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result, locator};
 
 /// A file with costs is read at the context nearest to this one.
 const TYPICAL_CONTEXT: usize = 256;

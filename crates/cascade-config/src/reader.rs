@@ -6,19 +6,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cascade_engine::{
-    Branching, Expand, KMatrix, Lenience, Rule, Siblings, StopSequences, DEFAULT_MAX_NODES,
+    Branching, DEFAULT_MAX_NODES, Expand, KMatrix, Lenience, Rule, Siblings, StopSequences,
 };
-use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
+use cascade_models::{ModelSource, parse_cache_type, parse_dtype};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKinds, TableLocator};
 
-use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
+use crate::bounded_yaml::{LARGEST_CONFIG, from_yaml};
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
 use crate::file::{BranchesEntry, Entry, File, GenerationEntry, KEntry};
 use crate::locator::last_part;
 use crate::stop_rule::StopRuleEntry;
 use crate::{
-    locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings,
-    ScheduleConfig, StopRuleConfig,
+    DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings, ScheduleConfig,
+    StopRuleConfig, locator,
 };
 
 /// The largest entry of a K matrix: as many tokens as no draft has, and few enough to be added up.

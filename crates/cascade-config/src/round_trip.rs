@@ -15,9 +15,9 @@ use rand::{Rng, SeedableRng};
 
 use crate::config::Neural;
 use crate::{
-    model_source, ClassifierEntry, Config, DeviceSpec, Drafter, Error, GenerationSettings,
-    HeadEntry, PromptLimit, PromptTemplate, SamplingSettings, ScheduleConfig, StopRuleConfig,
-    Truncate,
+    ClassifierEntry, Config, DeviceSpec, Drafter, Error, GenerationSettings, HeadEntry,
+    PromptLimit, PromptTemplate, SamplingSettings, ScheduleConfig, StopRuleConfig, Truncate,
+    model_source,
 };
 
 /// Draws settings.

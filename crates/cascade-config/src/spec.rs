@@ -6,12 +6,12 @@ use cascade_models::Tokenizer;
 use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, TableLocator};
 
 use crate::defaults::{
-    default_draft_tokens, default_lenience, default_nodes, k_matrix, tree_depth, NODES,
+    NODES, default_draft_tokens, default_lenience, default_nodes, k_matrix, tree_depth,
 };
 use crate::vocabulary::shared;
 use crate::{
-    locator, AssembleOptions, Config, DeviceSpec, Drafter, Error, Neural, Result, ScheduleConfig,
-    StopRuleConfig,
+    AssembleOptions, Config, DeviceSpec, Drafter, Error, Neural, Result, ScheduleConfig,
+    StopRuleConfig, locator,
 };
 
 /// A target and its drafters; everything else has a default.

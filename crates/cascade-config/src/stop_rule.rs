@@ -193,7 +193,7 @@ impl FromStr for StopRuleConfig {
                 return Err(format!(
                     "`{name}` reads a trained network: give it to a drafter of a configuration, as \
                      `stop_rule: {{ {name}: … }}`"
-                ))
+                ));
             }
             _ => return Err(format!("there is no stop rule `{name}`; there are {KNOWN}")),
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cascade_engine::{Branching, Convention, Expand, Rule, DEFAULT_MAX_NODES};
+use cascade_engine::{Branching, Convention, DEFAULT_MAX_NODES, Expand, Rule};
 use cascade_ngram::Builtin;
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};

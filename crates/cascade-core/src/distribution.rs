@@ -1,7 +1,7 @@
 //! Probability distributions over a vocabulary.
 
-use crate::vector::{self, Ranked, Scaled, Weight, BLOCK};
 use crate::TokenId;
+use crate::vector::{self, BLOCK, Ranked, Scaled, Weight};
 
 /// A probability distribution over the tokens of a vocabulary. Tokens are sampled from it, and
 /// verification compares two of them.
@@ -383,11 +383,7 @@ impl Distribution {
             Weights::Sparse { .. } => {
                 self.sparse_part(
                     |token, weight| {
-                        if tokens.contains(&token) {
-                            0.0
-                        } else {
-                            weight
-                        }
+                        if tokens.contains(&token) { 0.0 } else { weight }
                     },
                 )
             }
@@ -557,11 +553,7 @@ impl Cursor<'_> {
                 let passed = tokens[self.place..].iter().take_while(|&&t| t < token);
                 self.place += passed.count();
                 let found = tokens.get(self.place) == Some(&token);
-                if found {
-                    weights[self.place]
-                } else {
-                    0.0
-                }
+                if found { weights[self.place] } else { 0.0 }
             }
         };
         weight * self.factor

@@ -41,7 +41,9 @@ pub enum Error {
     },
 
     /// A tree for whose scores there is no memory.
-    #[error("a tree of {nodes} nodes was to be scored, and {limit} are scored at most; draft less at a time (`tree.max_nodes`)")]
+    #[error(
+        "a tree of {nodes} nodes was to be scored, and {limit} are scored at most; draft less at a time (`tree.max_nodes`)"
+    )]
     TreeTooLarge {
         /// Nodes of the tree.
         nodes: usize,

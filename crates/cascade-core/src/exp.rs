@@ -41,11 +41,7 @@ pub fn exp_nonpositive(x: f32) -> f32 {
     let (rounded, r) = reduce(x);
     let p = polynomial(r, 1.398_2e-3) * (r * r) + r + 1.0;
     let scaled = f32::from_bits(p.to_bits().wrapping_add(rounded.to_bits() << 23));
-    if x >= SMALLEST {
-        scaled
-    } else {
-        0.0
-    }
+    if x >= SMALLEST { scaled } else { 0.0 }
 }
 
 /// e^x to 2 units in the last place for −87 ≤ x ≤ 88, 0 below, e^88 above, NaN for NaN.
@@ -55,11 +51,7 @@ pub fn exp_clamped(x: f32) -> f32 {
     let p = polynomial(r, 1.398_199_9e-3) * r * r + r + 1.0;
     let exponent = rounded.to_bits().wrapping_sub(ROUND.to_bits());
     let power = f32::from_bits(exponent.wrapping_add(127) << 23);
-    if x < -87.0 {
-        0.0
-    } else {
-        p * power
-    }
+    if x < -87.0 { 0.0 } else { p * power }
 }
 
 #[cfg(test)]

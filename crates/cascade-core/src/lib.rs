@@ -47,13 +47,13 @@ pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use hidden::{HiddenLayer, HiddenLayers, HiddenStates};
 pub use matrix::Matrix;
-pub use noise::{exponential_of, seed_of, Noise, SeededNoise};
+pub use noise::{Noise, SeededNoise, exponential_of, seed_of};
 pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
 pub use score::{GatheredProbs, RowDetail, Scores, Top, Want};
-pub use scorer::{Scorer, ScorerInfo, SharedForward, LARGEST_FORWARD};
+pub use scorer::{LARGEST_FORWARD, Scorer, ScorerInfo, SharedForward};
 pub use tree::{NodeId, TokenTree};
 
 /// Index of a token in a model's vocabulary.

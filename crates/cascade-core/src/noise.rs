@@ -10,7 +10,7 @@
 
 use crate::distribution::Weights;
 use crate::philox::{self, LANES};
-use crate::vector::{blocks, vectorized, Weight, BLOCK};
+use crate::vector::{BLOCK, Weight, blocks, vectorized};
 use crate::{Distribution, TokenId};
 
 /// A race among the tokens of distributions.

@@ -3,8 +3,8 @@
 //! Every sum is taken in an order that does not depend on the width of a vector, and no product is
 //! fused with a sum, so results are bit-identical on every CPU.
 
-use crate::exp::exp_nonpositive as exp;
 use crate::TokenId;
+use crate::exp::exp_nonpositive as exp;
 
 /// Block size: values are processed in blocks, each with its maximum or sum, so that a search first
 /// finds the block.
@@ -83,11 +83,7 @@ fn fold<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
 /// The larger of two values; unspecified which one if either is NaN.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
-    if b > a {
-        b
-    } else {
-        a
-    }
+    if b > a { b } else { a }
 }
 
 /// The maximum of each block, and whether all values are below +∞ (NaN is not). The maxima are

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use cascade_cpu::{
-    attend_texts, Cache, CacheMemory, CacheShape, CacheType, Isa, Part, ScoreBias, TextAttention,
+    Cache, CacheMemory, CacheShape, CacheType, Isa, Part, ScoreBias, TextAttention, attend_texts,
 };
 
 const ROWS: [usize; 6] = [1, 4, 8, 16, 32, 64];

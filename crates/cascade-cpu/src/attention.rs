@@ -7,9 +7,9 @@ use cascade_core::exp::exp_clamped as exp;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::cache::{KeysValues, Part, PAGE_SLOTS};
+use crate::cache::{KeysValues, PAGE_SLOTS, Part};
 use crate::kernels::Wide;
-use crate::{arch, side_by_side, threads, Isa};
+use crate::{Isa, arch, side_by_side, threads};
 
 /// Keys, and later values, that are read at a time: few enough to stay in the first cache.
 const KEYS: usize = 64;

@@ -21,7 +21,7 @@ mod neon;
 pub(crate) mod scalar;
 
 pub use self::isa::{Isa, VARIABLE};
-use crate::activations::{Activations, Kind, Values, Q8, Q8K};
+use crate::activations::{Activations, Kind, Q8, Q8K, Values};
 use crate::format::{Format, WIDTH};
 
 /// Bytes before they are read that weights are prefetched into the second cache: four pages, since
@@ -39,7 +39,7 @@ const SHORTLY_AHEAD: usize = 1 << 12;
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch(line: &[u8]) {
-    use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0, _MM_HINT_T1};
+    use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
     let line = line.as_ptr().cast::<i8>();
     // SAFETY: hints read nothing, and never fault, wherever the address is.
     unsafe {

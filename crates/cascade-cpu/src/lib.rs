@@ -30,15 +30,15 @@ mod rounding;
 mod rows;
 mod threads;
 
-pub use attention::{attend_texts, ScoreBias, TextAttention};
-pub use cache::{Cache, CacheMemory, CacheShape, CacheType, KeysValues, Page, Part, PAGE_SLOTS};
+pub use attention::{ScoreBias, TextAttention, attend_texts};
+pub use cache::{Cache, CacheMemory, CacheShape, CacheType, KeysValues, PAGE_SLOTS, Page, Part};
 pub use format::Format;
 pub use kernels::{Isa, VARIABLE};
-pub use packed::{dequantize, Packed};
-pub use pointwise::{activate, rms_norm, rms_norm_in_place, rotate, Activation};
+pub use packed::{Packed, dequantize};
+pub use pointwise::{Activation, activate, rms_norm, rms_norm_in_place, rotate};
 pub use product::Linear;
 pub use quantize::quantize;
-pub use rows::{entropy, first_maximum, greatest, Softmax};
+pub use rows::{Softmax, entropy, first_maximum, greatest};
 pub use threads::start_threads;
 
 /// Calls the closure with the widest vector instructions that this CPU has.
@@ -81,7 +81,7 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    use crate::{quantize, Format, Packed};
+    use crate::{Format, Packed, quantize};
 
     /// Values between -2 and 2, a function of their number.
     pub(super) fn random(count: usize) -> Vec<f32> {

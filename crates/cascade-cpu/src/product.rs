@@ -6,10 +6,10 @@ use rayon::prelude::*;
 
 use crate::activations::{Activations, Kind};
 use crate::format::WIDTH;
-use crate::kernels::{multiply, Sums};
+use crate::kernels::{Sums, multiply};
 use crate::pointwise::{gate, gate_row};
 use crate::rounding::round_rows;
-use crate::{threads, vectorized, Activation, Isa, Packed};
+use crate::{Activation, Isa, Packed, threads, vectorized};
 
 /// Bytes of weights that a thread takes at a time: few enough to stay in its cache while blocks of
 /// rows are multiplied with them one after the other.

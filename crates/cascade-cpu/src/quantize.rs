@@ -62,9 +62,5 @@ fn q4_0(x: &[f32], block: &mut [u8]) {
 }
 
 fn inverse(scale: f32) -> f32 {
-    if scale == 0.0 {
-        0.0
-    } else {
-        1.0 / scale
-    }
+    if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }

@@ -4,9 +4,9 @@
 use half::bf16;
 use rayon::prelude::*;
 
-use crate::activations::{scale_of, usable, Activations, Kind, Values, Q8, Q8K};
+use crate::activations::{Activations, Kind, Q8, Q8K, Values, scale_of, usable};
 use crate::kernels::Wide;
-use crate::{threads, vectorized, Isa};
+use crate::{Isa, threads, vectorized};
 
 /// Estimated single-thread time in ns of rounding `values`.
 fn duration(values: usize) -> usize {

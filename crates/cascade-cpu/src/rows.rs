@@ -228,7 +228,7 @@ pub fn entropy(row: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::{rngs::StdRng, Rng, SeedableRng};
+    use rand::{Rng, SeedableRng, rngs::StdRng};
 
     const INFINITE: f32 = f32::INFINITY;
 

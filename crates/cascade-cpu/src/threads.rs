@@ -1,8 +1,8 @@
 //! Which work is shared with other threads.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Whether work of this estimated single-thread time in ns is shared with other threads.

@@ -10,4 +10,4 @@ mod models;
 pub mod problems;
 
 #[cfg(feature = "models")]
-pub use models::{bigram_table, checkpoint, register, BIGRAM_TABLES, CHECKPOINTS};
+pub use models::{BIGRAM_TABLES, CHECKPOINTS, bigram_table, checkpoint, register};

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::{Once, OnceLock};
 
-use cascade_config::{register_embedded, EmbeddedFiles};
+use cascade_config::{EmbeddedFiles, register_embedded};
 use cascade_models::EmbeddedModel;
 use flate2::read::DeflateDecoder;
 

@@ -7,7 +7,7 @@ use cascade_verify::{Lenience, LeniencePolicy};
 
 use crate::draft_settings::DraftSettings;
 use crate::level::{Level, Models, Neural, NoticeSink, Statistical};
-use crate::level_checks::{check_levels, LevelSpec};
+use crate::level_checks::{LevelSpec, check_levels};
 use crate::recursion::Recursion;
 use crate::{
     Branching, Cascade, Clock, Error, KMatrix, NeuralOptions, OnlineSchedule, Placement, Result,

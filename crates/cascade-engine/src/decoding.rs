@@ -7,7 +7,7 @@ use cascade_core::{
     Scores, SeededNoise, SeededRandom, TokenId, TokenTree, Want,
 };
 use cascade_verify::{
-    coupled, greedy, sampled, LeniencePolicy, ReviewRule, RowDistributions, SampledRows, Verdict,
+    LeniencePolicy, ReviewRule, RowDistributions, SampledRows, Verdict, coupled, greedy, sampled,
 };
 
 use crate::{Branching, Siblings};

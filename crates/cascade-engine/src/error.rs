@@ -1,9 +1,9 @@
 //! Errors of building and running a cascade.
 
-use cascade_core::{Architecture, HiddenLayer, LevelId, LARGEST_FORWARD};
+use cascade_core::{Architecture, HiddenLayer, LARGEST_FORWARD, LevelId};
 use cascade_verify::InvalidLenience;
 
-use crate::{KMatrixError, DEFAULT_MAX_NODES, LONGEST_STOP};
+use crate::{DEFAULT_MAX_NODES, KMatrixError, LONGEST_STOP};
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -205,7 +205,9 @@ pub enum Error {
     EmptyStopSequence,
 
     /// The stop sequences are longer than any answer.
-    #[error("the stop sequences have {bytes} bytes in all, and {LONGEST_STOP} are searched for at most; give their beginnings")]
+    #[error(
+        "the stop sequences have {bytes} bytes in all, and {LONGEST_STOP} are searched for at most; give their beginnings"
+    )]
     LongStopSequences {
         /// Their length in all.
         bytes: usize,

@@ -56,27 +56,27 @@ pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
 pub use cascade::Cascade;
 pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
-pub use clock::{cpu_time, Clock, SystemClock, ThreadClock, VirtualClock};
+pub use clock::{Clock, SystemClock, ThreadClock, VirtualClock, cpu_time};
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use generation::Generation;
 pub use k_matrix::{Convention, KMatrix, KMatrixError};
 pub use ledger::Usage;
 pub use level::NeuralOptions;
-pub use level_checks::{check_levels, LevelSpec, NeuralSpec};
+pub use level_checks::{LevelSpec, NeuralSpec, check_levels};
 pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, ModelUsage, Role, Step};
 pub use own_time::OwnTime;
 pub use policy::{
-    classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
-    ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,
-    GrowingTree, HeadLayer, HeadWeights, InvalidNetwork, Judgement, LengthHeuristic, MdpThreshold,
-    OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule, StopRule, Turn, TurnRecord,
-    TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
+    AcceptanceHead, AdaptiveConfidence, AssumedCosts, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
+    Classifier, ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength,
+    ForwardCost, GrowingTree, HEAD_WANT, HeadLayer, HeadWeights, InvalidNetwork, Judgement,
+    LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule,
+    StopRule, Turn, TurnRecord, TurnStart, classifier_features,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use row_times::RowTimes;
 pub use shared_vocabulary::DraftVocabulary;
-pub use stop_sequences::{StopSequences, LONGEST_STOP};
+pub use stop_sequences::{LONGEST_STOP, StopSequences};
 pub use virtual_batch::{VirtualBatch, VirtualText};

@@ -6,8 +6,8 @@ use std::ops::Range;
 use cascade_core::{Draft, LevelId, Matrix, NodeId, TokenId, TokenTree, Want};
 use cascade_verify::Verdict;
 
-use crate::level::Neural;
 use crate::Result;
+use crate::level::Neural;
 
 /// The target's own log probability of an emitted token, and of the most probable ones beside it.
 ///

@@ -1,7 +1,7 @@
 //! The time of one generation whose forwards are shared with others.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use cascade_core::{Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want};

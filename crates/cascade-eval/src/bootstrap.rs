@@ -1,7 +1,7 @@
 //! Confidence intervals by the bootstrap.
 
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 /// Estimates how a statistic varies by resampling its samples with replacement.
 ///

@@ -240,8 +240,8 @@ fn insert(tree: &mut TokenTree, tokens: &[TokenId]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cascade_core::toy::ToyScorer;
     use cascade_core::Architecture;
+    use cascade_core::toy::ToyScorer;
 
     const LENGTH: usize = 3;
 

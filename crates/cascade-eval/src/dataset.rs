@@ -21,9 +21,9 @@ use crate::error::Location;
 use crate::{Error, ErrorKind, Result, Sample, Selection};
 
 use self::entry::{Entry, Record};
+use self::file::Data;
 #[cfg(not(feature = "tables"))]
 pub(crate) use self::file::without_tables;
-use self::file::Data;
 pub use self::problems::ProblemSet;
 use self::taken::Taken;
 

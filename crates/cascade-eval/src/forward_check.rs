@@ -5,7 +5,7 @@ use cascade_core::{Error, Matrix, Result, Scorer, Scores, TokenId, TokenTree, Wa
 
 use serde::Serialize;
 
-use crate::forward_input::{with_siblings, Tokens};
+use crate::forward_input::{Tokens, with_siblings};
 
 /// Compares forwards of a scorer with each other, bit for bit, and with another scorer of the same
 /// weights.

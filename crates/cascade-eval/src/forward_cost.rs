@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_core::{Error, Result, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{compute_threads, score_together, Model, ScoreCall, Session};
+use cascade_models::{Model, ScoreCall, Session, compute_threads, score_together};
 
 use crate::cpu_time;
-use crate::forward_input::{with_siblings, Tokens};
+use crate::forward_input::{Tokens, with_siblings};
 
 /// Rounds that are not timed. The first fills caches, allocates, and computes the context; the
 /// second repeats the preparation for each number of rows, in case memory grew for a later one and
@@ -278,8 +278,8 @@ pub fn read_bandwidth() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cascade_core::toy::ToyScorer;
     use cascade_core::Architecture;
+    use cascade_core::toy::ToyScorer;
 
     #[test]
     fn every_context_and_number_of_rows_that_fits_is_measured() {

@@ -2,7 +2,7 @@
 
 use cascade_config::{Content, Message, PromptError, PromptTemplate};
 use cascade_core::seed_of;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{Error, ErrorKind, Result};
 

@@ -1,7 +1,7 @@
 //! Which samples of a dataset to take.
 
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 /// Which samples of a dataset to take: a window, and of it all or some at random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

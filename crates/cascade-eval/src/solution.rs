@@ -2,8 +2,8 @@
 
 use cascade_config::Content;
 
-use crate::sample::first_letter;
 use crate::Sample;
+use crate::sample::first_letter;
 
 /// What a worked answer writes before its result, in GSM8K and in our own problems.
 const RESULT: &str = "####";

@@ -64,9 +64,9 @@ impl ModelFile {
         };
         if bytes.starts_with(b"version https://git-lfs") {
             let message = format!(
-                    "{self} is a pointer that git leaves in place of a large file; run `git lfs pull` in its folder, or \
+                "{self} is a pointer that git leaves in place of a large file; run `git lfs pull` in its folder, or \
                      download the file itself"
-                );
+            );
             Err(Error::new(ErrorKind::Damaged, message))
         } else {
             Ok(bytes)

@@ -76,7 +76,7 @@ pub use dataset::HubDataset;
 pub use embedded::{EmbeddedModel, EmbeddedWeights};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{
-    ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat, LARGEST_JSON,
+    LARGEST_JSON, ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat,
 };
 pub use limits::HubLimits;
 pub use options::HubOptions;

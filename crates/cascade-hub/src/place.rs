@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::files::{is_gguf, CONFIG, FORMATS};
+use crate::files::{CONFIG, FORMATS, is_gguf};
 use crate::repo::HubRepo;
 use crate::{Error, ErrorKind, ModelFile, Result};
 

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use self::cache::{is_commit_name, RepoCache};
+use self::cache::{RepoCache, is_commit_name};
 use self::client::Client;
 use self::download::Download;
 use self::failure::{Failure, Outcome};
@@ -253,10 +253,12 @@ impl<'a> HubRepo<'a> {
             (None, None) => match self.info() {
                 Ok(info) => info.commit,
                 Err(Failure::Untrusted(reason)) => return Err(Failure::Untrusted(reason)),
-                Err(_) => return Err(Failure::no_hub(
-                    "it does not say of which commit the file is, neither as X-Repo-Commit nor \
+                Err(_) => {
+                    return Err(Failure::no_hub(
+                        "it does not say of which commit the file is, neither as X-Repo-Commit nor \
                          with a list of files; name a commit after @ if this is a mirror",
-                )),
+                    ));
+                }
             },
         };
         self.commit = Some(commit.clone());

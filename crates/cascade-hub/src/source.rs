@@ -159,7 +159,7 @@ impl ModelSource {
     ) -> Result<Vec<Option<ModelFile>>> {
         let mut place = match self.place(hub, progress)? {
             Located::Embedded(model) => {
-                return Ok(names.iter().map(|name| model.further(name)).collect())
+                return Ok(names.iter().map(|name| model.further(name)).collect());
             }
             Located::File(_) => return Ok(vec![None; names.len()]),
             Located::Place(place) => place,

@@ -10,8 +10,8 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::llama;
 use cascade_core::{Scorer, TokenId, TokenTree, Want};
-use cascade_models::{load, LoadOptions, ModelSource};
-use criterion::{criterion_group, criterion_main, Criterion};
+use cascade_models::{LoadOptions, ModelSource, load};
+use criterion::{Criterion, criterion_group, criterion_main};
 
 const CONTEXT: usize = 128;
 

@@ -75,7 +75,7 @@ pub(crate) fn check_kind(file: &ModelFile, config: &Value) -> Result<()> {
             return Err(Error::UnsupportedModel {
                 file: file.to_string(),
                 model_type: other.to_owned(),
-            })
+            });
         }
         Some(_) => {}
     }

@@ -215,11 +215,7 @@ impl Device {
     /// The most bytes that this process has held at once, for whatever purpose, if models compute
     /// in the host's memory and the system reports it.
     pub fn peak_memory(&self) -> Option<usize> {
-        if self.is_gpu() {
-            None
-        } else {
-            memory::peak()
-        }
+        if self.is_gpu() { None } else { memory::peak() }
     }
 }
 

@@ -63,7 +63,9 @@ pub enum Error {
     },
 
     /// A type of keys and values with candle, where they have the model's.
-    #[error("on a GPU and on `candle:cpu`, keys and values have the type of the model, not {cache} of their own: leave out `cache_dtype`, or compute on the CPU")]
+    #[error(
+        "on a GPU and on `candle:cpu`, keys and values have the type of the model, not {cache} of their own: leave out `cache_dtype`, or compute on the CPU"
+    )]
     CandleCacheType {
         /// What was given.
         cache: cascade_cpu::CacheType,

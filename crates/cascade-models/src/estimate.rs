@@ -4,10 +4,10 @@ use std::fmt;
 
 use cascade_hub::{ModelFile, ModelFiles};
 
+use crate::backend::ModelInfo;
 #[cfg(feature = "candle")]
 use crate::backend::candle::compute_type;
-use crate::backend::ModelInfo;
-use crate::config::{read_config, ModelConfig};
+use crate::config::{ModelConfig, read_config};
 use crate::{CacheType, DType, Device, Error, Overcommit, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.

@@ -20,7 +20,7 @@ mod session;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use cascade_checkpoint::{read_json, Checkpoint};
+use cascade_checkpoint::{Checkpoint, read_json};
 use cascade_core::{Architecture, HiddenLayers, ScorerInfo, TokenId, TokenTree};
 use cascade_cpu::PAGE_SLOTS;
 use cascade_hub::{ModelFiles, WeightFormat};
@@ -38,7 +38,7 @@ use self::recurrent::{Recurrent, RecurrentNetwork};
 use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, BackendNetwork, Loader, ModelInfo};
 use crate::checks::{product, sum};
-use crate::config::{read_config, ModelConfig};
+use crate::config::{ModelConfig, read_config};
 use crate::model::max_nodes;
 use crate::weights::CheckpointWeights;
 use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};

@@ -46,26 +46,26 @@ mod weights;
 pub use backend::candle::CandleDevice;
 pub use backend::compute_threads;
 pub use cascade_checkpoint::{
-    gguf_tokenizer_config, parse_dtype, read_tensors, DType, NamedTensor, Tokenizer,
+    DType, NamedTensor, Tokenizer, gguf_tokenizer_config, parse_dtype, read_tensors,
 };
 pub use cascade_hub::{
     EmbeddedModel, EmbeddedWeights, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles,
     VocabularyFiles, WeightFormat,
 };
-pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
-pub use dtype::{parse_cache_type, CacheType};
+pub use device::{Device, DeviceSpec, OpenDevice, parse_device};
+pub use dtype::{CacheType, parse_cache_type};
 pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
 pub use gathering::{
-    score_together, BatchCounts, BatchedSession, Batcher, Participant, ScoreCall, TakesPart,
-    Workers,
+    BatchCounts, BatchedSession, Batcher, Participant, ScoreCall, TakesPart, Workers,
+    score_together,
 };
-pub use heads::{check_head, load_head, Head, HeadBasis, HeadSession};
-pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
+pub use heads::{Head, HeadBasis, HeadSession, check_head, load_head};
+pub use load::{LoadOptions, LoadedModel, load, load_files, locate};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use model::Model;
 pub use prefixes::SharedPrefixes;
-pub use quantize::{check_quantized, quantize, Quantized};
+pub use quantize::{Quantized, check_quantized, quantize};
 pub use random::random_model;
 pub use readout::scores_of_logits;
 pub use session::Session;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cascade_checkpoint::{read_json, Checkpoint, Leftovers};
+use cascade_checkpoint::{Checkpoint, Leftovers, read_json};
 use cascade_core::{ScorerInfo, TokenId};
 use serde_json::Value;
 
-use crate::config::{check_kind, in_file, read_config, ModelConfig};
+use crate::config::{ModelConfig, check_kind, in_file, read_config};
 use crate::dtype::Types;
 use crate::estimate::check_weights;
 use crate::generation::{self, Ends};

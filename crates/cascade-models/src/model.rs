@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Architecture, HiddenLayers, ScorerInfo, LARGEST_FORWARD};
+use cascade_core::{Architecture, HiddenLayers, LARGEST_FORWARD, ScorerInfo};
 
 #[cfg(feature = "candle")]
 use crate::backend::candle::Candle;

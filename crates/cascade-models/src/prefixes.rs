@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cascade_core::TokenId;
-use cascade_cpu::{Cache, Page, PAGE_SLOTS};
+use cascade_cpu::{Cache, PAGE_SLOTS, Page};
 
-use crate::backend::network::HostSequence;
 use crate::Model;
+use crate::backend::network::HostSequence;
 
 /// Keys and values that the sessions of some texts share: whose contexts begin alike for 64 tokens
 /// or more, and whose sources are the same. They are computed by the session that comes first, and

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 pub use cascade_checkpoint::quantize::Quantized;
 
 use crate::backend::{Activation, Heads};
-use crate::config::{check_kind, read_config, ModelConfig};
+use crate::config::{ModelConfig, check_kind, read_config};
 use crate::decoder::{DecoderConfig, ProjectionLayout, Rope, Stretch};
 use crate::load::{end_tokens, generation_warnings};
 use crate::t5::{FeedForwardProj, T5Config};

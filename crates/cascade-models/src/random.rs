@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[cfg(feature = "candle")]
 use cascade_checkpoint::Blocks;
 use cascade_checkpoint::FloatType;
-use cascade_cpu::{quantize, Format, Packed};
+use cascade_cpu::{Format, Packed, quantize};
 use half::f16;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::config::ModelConfig;
 use crate::estimate::check_weights;
 #[cfg(feature = "candle")]
 use crate::weights::block_format;
-use crate::weights::{format_for, PackedMatrix, Provider, Role};
+use crate::weights::{PackedMatrix, Provider, Role, format_for};
 use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 
 /// A model of the shape that `config` (the content of a config.json) describes, with random

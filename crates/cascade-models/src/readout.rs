@@ -1,7 +1,7 @@
 //! From logits to the scores a caller wants.
 
 use cascade_core::{GatheredProbs, Matrix, Result, RowDetail, Scores, TokenTree, Top, Want};
-use cascade_cpu::{entropy, first_maximum, greatest, Softmax};
+use cascade_cpu::{Softmax, entropy, first_maximum, greatest};
 
 /// What `want` asks for but hidden states, of `logits` (`[N + 1, vocabulary]`) after the context
 /// and each node of `tree`. Logits are read where they lie, and handed out without a copy.

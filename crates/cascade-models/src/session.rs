@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{
-    common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
-    TokenTree, Want,
+    Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree,
+    Want, common_prefix,
 };
 use cascade_cpu::PAGE_SLOTS;
 
-use crate::backend::network::{NewRows, Read, Sequence, CHUNK};
+use crate::Model;
+use crate::backend::network::{CHUNK, NewRows, Read, Sequence};
 use crate::plan::Plan;
 use crate::prefixes::{SharedPrefixes, Sharing};
-use crate::Model;
 
 /// A [`Scorer`] over a model: its contexts, trees and sources are whatever the caller likes, in any
 /// order.

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 
 use serde_json::{Map, Value};
 
-pub(crate) use keys::{Keys, Neutral, DECODER, T5};
+pub(crate) use keys::{DECODER, Keys, Neutral, T5};
 
 use crate::checks::bad;
 use crate::{Error, Result};

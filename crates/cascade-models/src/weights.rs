@@ -10,7 +10,7 @@ use cascade_checkpoint::{Checkpoint, FloatType, Named, Rows, Stored};
 #[cfg(feature = "candle")]
 use cascade_cpu::Format;
 
-pub(crate) use self::pack::{format_for, pack, pack_blocks, PackedMatrix};
+pub(crate) use self::pack::{PackedMatrix, format_for, pack, pack_blocks};
 use crate::{DType, Result};
 
 /// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.

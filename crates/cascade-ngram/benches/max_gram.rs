@@ -8,8 +8,8 @@ use std::{hint::black_box, time::Duration};
 
 use cascade_core::{Budget, Drafter};
 use cascade_ngram::{MaxGram, MaxGramConfig, SuffixAutomaton};
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
-use rand::{rngs::StdRng, Rng, SeedableRng};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 #[path = "../tests/it/common/conversations.rs"]
 #[allow(dead_code, clippy::unwrap_used)] // As in the tests, which it belongs to.

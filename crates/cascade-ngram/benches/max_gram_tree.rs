@@ -12,7 +12,7 @@ use cascade_core::{Budget, Drafter, Fingerprint, Observation, TokenTree};
 use cascade_ngram::{
     MaxGramTree, MaxGramTreeConfig, NgramLimits, NgramRows, NgramTable, Provenance,
 };
-use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 #[path = "../tests/it/common/conversations.rs"]
 #[allow(dead_code, clippy::unwrap_used)] // As in the tests, which it belongs to.

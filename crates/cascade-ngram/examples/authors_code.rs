@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cascade_core::{Budget, Drafter, TokenTree};
 use cascade_ngram::{MaxGram, NgramTable};
 
-use recorded::{read, Output, Result, Tally};
+use recorded::{Output, Result, Tally, read};
 
 const USAGE: &str = "usage: authors_code CONVERSATIONS.jsonl [--table TABLE.safetensors]";
 /// Tokens that the authors' code asks Max-Gram for, whatever the K matrix says.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use cascade_core::{Budget, Drafter};
 use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, NgramTable, Occurrence, PromptLookup};
 
-use recorded::{read, Output, Result, Tally};
+use recorded::{Output, Result, Tally, read};
 
 const DEPTH: usize = 10;
 const USAGE: &str = "usage: replay CONVERSATIONS.jsonl [--table TABLE.safetensors] \

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use cascade_core::{Budget, Drafter, Observation};
 use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable};
 
-use recorded::{accepted, read, Output, Result};
+use recorded::{Output, Result, accepted, read};
 
 #[derive(Clone, Copy, Default)]
 struct Tally {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use serde::{Deserialize, Serialize};
 
+use crate::NgramTable;
 use crate::branches::Branches;
 use crate::config::{
-    is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
-    TableLocator,
+    DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources, TableLocator, is_one,
+    positive,
 };
-use crate::NgramTable;
 
 /// Proposes the most frequent successor of the context's last token, the most frequent successor of
 /// that one, and so on: the statistical part of Max-Gram that needs no match. The source plays no

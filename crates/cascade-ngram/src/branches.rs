@@ -200,9 +200,10 @@ mod tests {
         let text: Vec<TokenId> = (0..10_000).map(|i| i % 10).collect();
         let ends = earlier_ends(&text, LONGEST + 1, usize::MAX);
         assert_eq!(ends.len(), OCCURRENCES);
-        assert!(ends
-            .iter()
-            .copied()
-            .eq((1..=OCCURRENCES).map(|i| 10_000 - 10 * i)));
+        assert!(
+            ends.iter()
+                .copied()
+                .eq((1..=OCCURRENCES).map(|i| 10_000 - 10 * i))
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The list of this crate's drafters.
 
-use crate::{drafter_kinds, BigramConfig, MaxGramConfig, MaxGramTreeConfig, PromptLookupConfig};
+use crate::{BigramConfig, MaxGramConfig, MaxGramTreeConfig, PromptLookupConfig, drafter_kinds};
 
 drafter_kinds! {
     /// The drafters of this crate.

@@ -36,14 +36,14 @@ pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{Bigram, BigramConfig};
 pub use builtin::Builtin;
 pub use config::{
-    positive, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Draw, Keyed, OpenError,
-    Resources, TableLocator,
+    DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Draw, Keyed, OpenError, Resources,
+    TableLocator, positive,
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, Occurrence};
 pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, Weights};
 pub use ngram_table::{
-    import_json, Continuations, NgramLimits, NgramMetadata, NgramRows, NgramTable,
+    Continuations, NgramLimits, NgramMetadata, NgramRows, NgramTable, import_json,
 };
 pub use prompt_lookup::{PromptLookup, PromptLookupConfig};
 pub use provenance::{Provenance, Source};

@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_core::{common_prefix, Budget, Drafter, ScoredTree, TokenId, TokenTree};
+use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree, common_prefix};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    branches::{earlier_ends, Branches},
-    config::{
-        is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError,
-        Resources, TableLocator,
-    },
     Match, NgramTable, SuffixAutomaton,
+    branches::{Branches, earlier_ends},
+    config::{
+        DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources, TableLocator,
+        is_default, is_one, positive,
+    },
 };
 
 /// Which of several earlier occurrences to copy from.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use serde::{Deserialize, Serialize};
 
-use crate::branches::{earlier_ends, Branches};
+use crate::branches::{Branches, earlier_ends};
 use crate::config::{
-    positive, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
+    DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources, positive,
 };
 
 /// Prompt lookup as in Hugging Face transformers (`PromptLookupCandidateGenerator`).

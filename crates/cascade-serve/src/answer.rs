@@ -1,7 +1,7 @@
 //! The way of an answer from the thread that takes its steps to the client's handler.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cascade_engine::{Finish, GenerationOutput, StepReport, TokenLogprobs};
@@ -56,7 +56,9 @@ pub(crate) enum Failure {
     #[error("the server is being stopped; ask again when it is back")]
     Stopping,
     /// The client does not read.
-    #[error("the answer was not read as fast as it was written; read it, or raise the server's --max-unread")]
+    #[error(
+        "the answer was not read as fast as it was written; read it, or raise the server's --max-unread"
+    )]
     Unread,
     /// A defect of the program.
     #[error("the server failed to answer; its log says more")]

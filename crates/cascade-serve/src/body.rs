@@ -2,13 +2,13 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{header, StatusCode};
+use axum::http::{StatusCode, header};
 use http_body_util::BodyExt;
 
+use crate::Limits;
 use crate::budget::{Budget, Held};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
-use crate::Limits;
 
 /// Memory of bodies that are being read.
 #[derive(Clone, Debug)]

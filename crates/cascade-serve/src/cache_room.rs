@@ -76,7 +76,7 @@ impl Reservations {
 #[cfg(test)]
 mod tests {
     use cascade_core::{Scorer, TokenTree, Want};
-    use cascade_models::{random_model, Batcher, LoadOptions};
+    use cascade_models::{Batcher, LoadOptions, random_model};
     use serde_json::json;
 
     use super::*;

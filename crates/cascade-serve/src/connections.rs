@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tower::Service;
 
+use crate::Limits;
 use crate::metrics::Metrics;
 use crate::owner::ConnectionId;
-use crate::Limits;
 
 /// Bytes after which a request's line and headers are refused; one read may go beyond them by as
 /// many.

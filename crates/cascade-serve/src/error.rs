@@ -1,9 +1,9 @@
 //! Errors in OpenAI's form.
 
 use axum::body::Body;
-use axum::http::{header, HeaderValue, Response, StatusCode};
+use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::answer::Failure;
 

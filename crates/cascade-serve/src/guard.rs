@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{header, HeaderMap, Method, Response, StatusCode};
+use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use sha2::{Digest, Sha256};
@@ -10,7 +10,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::error::ApiError;
 use crate::owner::{ConnectionId, Owner};
-use crate::{page, ServeOptions};
+use crate::{ServeOptions, page};
 
 /// Whether a path is public even where a key is asked for: the page, which has a field for it, and
 /// health.

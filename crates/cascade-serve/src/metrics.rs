@@ -13,11 +13,11 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use self::forwards::Forwards;
-use crate::answer::{finish_reason, Done};
+use crate::answer::{Done, finish_reason};
 use crate::cache_room::CacheLoad;
 use crate::served::Served;
 

@@ -1,13 +1,12 @@
 //! The page at `/`: our own files, which are part of the program and load nothing from elsewhere.
 
+use axum::Router;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::Router;
 
 /// Nothing but our own scripts, styles and answers; no frames, no forms to other places.
-const POLICY: &str =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
 base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The files: their paths, types and contents.

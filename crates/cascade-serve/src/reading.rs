@@ -1,8 +1,8 @@
 //! Requests that are understood: JSON, templates and prompts, on threads where they keep nobody
 //! waiting, few at once, and no longer than somebody waits for them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;

@@ -5,13 +5,13 @@
 //! wait for a thread. Otherwise they take turns of one step on a few threads.
 
 use std::collections::VecDeque;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use cascade_core::{common_prefix, Prompt};
+use cascade_core::{Prompt, common_prefix};
 use cascade_engine::{Cascade, Generation, GenerationOutput, Options, StepReport, TokenLogprobs};
 use cascade_models::{Participant, SharedPrefixes};
 
@@ -24,7 +24,7 @@ use crate::scopes::Scopes;
 use crate::served::Served;
 use crate::session_pool::{IdleSession, SessionPool};
 use crate::speculation::SpeculationSettings;
-use crate::{lock, Error, Limits, ServeOptions};
+use crate::{Error, Limits, ServeOptions, lock};
 
 /// Tokens of a prompt that are scored in a step: with the one before them, as many rows as one
 /// forward takes on every device.

@@ -11,7 +11,7 @@ use cascade_config::{
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
 use cascade_models::{Batcher, Participant, Tokenizer};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::Forwards;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::api::{router, App};
+use crate::api::{App, router};
 use crate::connections::Connections;
 use crate::metrics::Metrics;
 use crate::reading::READERS;
@@ -197,7 +197,7 @@ struct Signals {
 impl Signals {
     #[cfg(unix)]
     fn new() -> std::io::Result<Self> {
-        use tokio::signal::unix::{signal, SignalKind};
+        use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

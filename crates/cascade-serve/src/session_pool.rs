@@ -1,6 +1,6 @@
 //! Idle sessions, whose caches hold what they have read.
 
-use cascade_core::{common_prefix, Prompt, TokenId};
+use cascade_core::{Prompt, TokenId, common_prefix};
 use cascade_engine::Cascade;
 use cascade_models::Participant;
 

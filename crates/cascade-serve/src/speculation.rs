@@ -1,8 +1,8 @@
 //! How a request's answer is drafted: what it may change of the configuration.
 
-use cascade_config::{k_matrix, Config, Drafter, ScheduleConfig};
+use cascade_config::{Config, Drafter, ScheduleConfig, k_matrix};
 use cascade_engine::{
-    Branching, Convention, Expand, KMatrix, Lenience, Placement, DEFAULT_MAX_NODES,
+    Branching, Convention, DEFAULT_MAX_NODES, Expand, KMatrix, Lenience, Placement,
 };
 use serde_json::Value;
 
@@ -155,10 +155,10 @@ impl SpeculationSettings {
                 return Err(tree.wrong("expand", problem));
             }
             (None, _) => {
-                return Err(tree.wrong("widths", "`expand` and `siblings` need it; give it too"))
+                return Err(tree.wrong("widths", "`expand` and `siblings` need it; give it too"));
             }
             (Some(widths), _) if widths.is_empty() => {
-                return Err(tree.wrong("widths", "it is empty; give the children at each depth"))
+                return Err(tree.wrong("widths", "it is empty; give the children at each depth"));
             }
             (Some(widths), expand) => Some(Branching {
                 widths,

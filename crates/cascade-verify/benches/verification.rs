@@ -18,9 +18,9 @@ use cascade_core::{
     Distribution, Draft, GatheredProbs, LevelId, Matrix, NodeId, Noise, Proposal, Proposed,
     RandomSource, Sampling, Scores, SeededNoise, SeededRandom, TokenId,
 };
-use cascade_verify::{coupled, greedy, sampled, Lenience, LeniencePolicy, Rule, SampledRows};
+use cascade_verify::{Lenience, LeniencePolicy, Rule, SampledRows, coupled, greedy, sampled};
 use criterion::{BenchmarkId, Criterion};
-use rand::{rngs::StdRng, Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const VOCABULARIES: [usize; 2] = [32_000, 151_936];
 const CASES: usize = 8;
@@ -469,7 +469,9 @@ fn main() {
     }
     println!("\n| mode | vocabulary | of one row | µs |\n|---|---|---|---|");
     println!("{}", of_rows.0.borrow().join("\n"));
-    println!("\n| mode | rule | review | vocabulary | draft | nodes | rows looked at | µs per step | sum |");
+    println!(
+        "\n| mode | rule | review | vocabulary | draft | nodes | rows looked at | µs per step | sum |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     println!("{}", of_steps.0.borrow().join("\n"));
 }

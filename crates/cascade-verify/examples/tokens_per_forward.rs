@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    seed_of, Distribution, Draft, LevelId, NodeId, Noise, Proposal, Proposed, RandomSource,
-    Sampling, SeededNoise, SeededRandom, TokenId,
+    Distribution, Draft, LevelId, NodeId, Noise, Proposal, Proposed, RandomSource, Sampling,
+    SeededNoise, SeededRandom, TokenId, seed_of,
 };
-use cascade_verify::{coupled, sampled, LeniencePolicy, Rule};
+use cascade_verify::{LeniencePolicy, Rule, coupled, sampled};
 
 const VOCABULARY: usize = 2_000;
 /// Rows of either model; a node's is chosen by the tokens above it.
@@ -142,7 +142,9 @@ fn ratio(a: &[f64], b: &[f64]) -> (f64, f64) {
 }
 
 fn main() {
-    println!("| noise of the drafter | temperature | 1 − TV | draft | coupled | iterated | match | coupled / iterated |");
+    println!(
+        "| noise of the drafter | temperature | 1 − TV | draft | coupled | iterated | match | coupled / iterated |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for noise in [0.3, 1.0, 2.0] {
         for temperature in [0.5, 0.7, 1.0, 1.3] {
@@ -157,7 +159,10 @@ fn main() {
                 let (ratio, half) = ratio(&found[0], &found[1]);
                 println!(
                     "| {noise} | {temperature} | {:.3} | {shape} | {:.3} | {:.3} | {:.3} | {ratio:.3} ± {half:.3} |",
-                    mean(&overlaps), mean(&found[0]), mean(&found[1]), mean(&found[2])
+                    mean(&overlaps),
+                    mean(&found[0]),
+                    mean(&found[1]),
+                    mean(&found[2])
                 );
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cascade_core::{Distribution, RandomSource, TokenId};
 
-use crate::{iterated, matching, spec_infer, speculative, CandidateToken};
+use crate::{CandidateToken, iterated, matching, spec_infer, speculative};
 
 /// How a sampling reviewer decides at one node of a draft: it draws a token of its own distribution
 /// p such that the token coincides with a drafted one as often as possible.

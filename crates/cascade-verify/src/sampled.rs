@@ -3,7 +3,7 @@
 
 use cascade_core::{Draft, NodeId, Proposal, RandomSource, Result, TokenId, TokenTree};
 
-use crate::{lenient, CandidateToken, LeniencePolicy, ReviewRule, RowDistributions, Verdict};
+use crate::{CandidateToken, LeniencePolicy, ReviewRule, RowDistributions, Verdict, lenient};
 
 /// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at
 /// each node by `rule`, as long as a child carries that token.

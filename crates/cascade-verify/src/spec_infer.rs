@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cascade_core::{Distribution, RandomSource, TokenId};
 
-use crate::{iterated, CandidateToken};
+use crate::{CandidateToken, iterated};
 
 /// Draws a token of `p`: the first of `draws`, in random order, that is accepted, or else one from
 /// the residual.

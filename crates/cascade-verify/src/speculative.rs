@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use cascade_core::{Distribution, RandomSource, TokenId};
 
-use crate::{iterated, CandidateToken};
+use crate::{CandidateToken, iterated};
 
 /// Draws a token of `p`: the first of `draws` if it is accepted, or else one from the residual.
 pub fn token(

@@ -5,10 +5,10 @@ pub use cascade_config::{
     AssembleOptions, Assembled, Assembly, Batch, Config, DeviceSpec, ModelPool, Target,
 };
 pub use cascade_core::{
-    seed_of, Architecture, Budget, Choice, Decoding, Drafter, GatheredProbs, Guidance, HiddenLayer,
+    Architecture, Budget, Choice, Decoding, Drafter, GatheredProbs, Guidance, HiddenLayer,
     HiddenLayers, HiddenStates, LevelId, Matrix, NodeId, Observation, Prompt, Proposal, RowDetail,
     Sampling, ScoredTree, Scorer, ScorerInfo, Scores, TextCodec, TextDecoder, TokenId, TokenTree,
-    Top, Want,
+    Top, Want, seed_of,
 };
 pub use cascade_engine::*;
 

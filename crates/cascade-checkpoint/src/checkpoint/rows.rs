@@ -43,12 +43,12 @@ impl fmt::Debug for Rows {
 
 #[cfg(test)]
 mod tests {
-    use cascade_cpu::{quantize, Packed};
+    use cascade_cpu::{Packed, quantize};
     use half::{bf16, f16};
 
+    use crate::DType;
     use crate::blocks::BlockType;
     use crate::dtype::FloatType;
-    use crate::DType;
 
     #[test]
     fn what_is_read_in_place_is_what_would_be_in_memory() {

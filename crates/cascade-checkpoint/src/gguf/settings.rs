@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use serde_json::{json, Value as Json};
+use serde_json::{Value as Json, json};
 
 use super::header::ValueType;
-use super::{vocabulary, Gguf};
+use super::{Gguf, vocabulary};
 use crate::{FloatType, Result};
 
 /// The key of what logits are multiplied with.
@@ -41,13 +41,13 @@ impl Family {
                      generate"
                         .to_owned(),
                     "take a file of the whole model",
-                ))
+                ));
             }
             Some(other) => {
                 return Err(gguf.fault(
                     format!("it is of architecture `{other}`, which is not supported"),
                     "take a model of architecture llama, qwen2, qwen3 or t5",
-                ))
+                ));
             }
             None => {
                 let problem = "it has no `general.architecture`, and so may be any model";
@@ -327,7 +327,7 @@ fn check_head_sizes(keys: &Keys<'_>, head_dim: u64) -> Result<()> {
                 return Err(keys.gguf.unusable(format!(
                     "`{}` is {size}, but heads have {head_dim} numbers, which is not supported",
                     keys.key(name)
-                )))
+                )));
             }
             _ => {}
         }

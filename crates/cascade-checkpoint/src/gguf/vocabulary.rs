@@ -8,15 +8,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 
-use serde_json::{json, Value as Json};
+use serde_json::{Value as Json, json};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::{pre_tokenizers, Gguf};
-use crate::sentencepiece::{self, describe, Outcome, Piece, PieceType, SPACE};
+use super::{Gguf, pre_tokenizers};
+use crate::sentencepiece::{self, Outcome, Piece, PieceType, SPACE, describe};
 use crate::{Error, Result};
 
 /// Bytes of a token at most. Real ones have tens; the work that merges take grows with the square.

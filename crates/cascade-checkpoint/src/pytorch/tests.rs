@@ -375,7 +375,7 @@ fn archives_that_torch_does_not_write_are_refused() {
 /// Any damaged byte is an error, or a file that loads.
 #[test]
 fn damage_never_panics() {
-    use rand::{rngs::StdRng, Rng, SeedableRng};
+    use rand::{Rng, SeedableRng, rngs::StdRng};
     let mut rng = StdRng::seed_from_u64(11);
     let ModelFile::Disk(path) = fixture("protocol-4.bin") else {
         unreachable!();

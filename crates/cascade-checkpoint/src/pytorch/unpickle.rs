@@ -73,7 +73,7 @@ impl Known {
             ("collections", "OrderedDict") => return Ok(Self::OrderedDict),
             ("torch", "Size") => return Ok(Self::Size),
             ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2") => {
-                return Ok(Self::RebuildTensor)
+                return Ok(Self::RebuildTensor);
             }
             ("torch._utils", "_rebuild_parameter") => return Ok(Self::RebuildParameter),
             _ => {}
@@ -479,15 +479,17 @@ fn short(name: &str) -> String {
 /// `("storage", type, key, device, number of elements)`.
 fn storage(id: &Value<'_>) -> Result<Storage, String> {
     match id.tuple("a storage's place and type")? {
-        [Value::Text("storage"), Value::Known(Known::StorageOf(element)), Value::Text(key), _, elements]
-            if key.len() <= MAX_KEY =>
-        {
-            Ok(Storage {
-                element: *element,
-                key: (*key).to_owned(),
-                elements: elements.count("the length of a storage")?,
-            })
-        }
+        [
+            Value::Text("storage"),
+            Value::Known(Known::StorageOf(element)),
+            Value::Text(key),
+            _,
+            elements,
+        ] if key.len() <= MAX_KEY => Ok(Storage {
+            element: *element,
+            key: (*key).to_owned(),
+            elements: elements.count("the length of a storage")?,
+        }),
         _ => Err("it describes a storage in a way that torch does not".to_owned()),
     }
 }

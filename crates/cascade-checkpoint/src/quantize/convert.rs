@@ -13,12 +13,12 @@ use cascade_hub::{ModelFile, ModelFiles, TokenizerFiles};
 use serde_json::Value as Json;
 
 use super::description::{Description, FACTORS};
-use super::{tokenizer, unknown_window, warnings, Quantized};
+use super::{Quantized, tokenizer, unknown_window, warnings};
 use crate::blocks::BlockType;
 use crate::gguf::names::{self, Meaning, Renamed, Rows};
-use crate::gguf::write::{write, Entries, Planned, Target, ALIGNMENT};
-use crate::gguf::{self, vocabulary, weights, Gguf};
-use crate::{Checkpoint, DType, Error, Leftovers, Result, TensorInfo, Tokenizer, HEAD};
+use crate::gguf::write::{ALIGNMENT, Entries, Planned, Target, write};
+use crate::gguf::{self, Gguf, vocabulary, weights};
+use crate::{Checkpoint, DType, Error, HEAD, Leftovers, Result, TensorInfo, Tokenizer};
 
 /// A checkpoint of Hugging Face, and what is known of its model.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use cascade_core::TokenId;
 use serde_json::Value as Json;
 
@@ -15,8 +15,8 @@ use crate::gguf::vocabulary::{
     self, ADD_BOS, ADD_EOS, ADD_PREFIX, BOS, CHARSMAP, EOS, EOT, MERGES, MODEL, PADDING, PRE,
     SCORES, STRIP, TEMPLATE, TEMPLATES, TOKENS, TYPES, UNKNOWN, WHOLE,
 };
-use crate::gguf::write::{write, Entries, Target, ALIGNMENT};
-use crate::gguf::{pre_tokenizers, Gguf};
+use crate::gguf::write::{ALIGNMENT, Entries, Target, write};
+use crate::gguf::{Gguf, pre_tokenizers};
 use crate::sentencepiece::PieceType;
 use crate::{Result, Tokenizer};
 

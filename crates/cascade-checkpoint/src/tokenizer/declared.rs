@@ -6,7 +6,7 @@ use cascade_hub::{ModelFile, VocabularyFiles};
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
-use crate::{read_json, Error, Result};
+use crate::{Error, Result, read_json};
 
 /// What files say, or why it cannot be followed.
 type Outcome<T> = std::result::Result<T, String>;

@@ -18,8 +18,8 @@ use self::proto::{ModelProto, ModelType, NormalizerSpec, TrainerSpec};
 use self::settings::Settings;
 use super::declared::Content;
 use crate::sentencepiece::{
-    bpe, bpe_decoder, describe, frame, replacements, spaces, Outcome, Piece as Mergeable,
-    PieceType, MAX_PIECE, SPACE,
+    MAX_PIECE, Outcome, Piece as Mergeable, PieceType, SPACE, bpe, bpe_decoder, describe, frame,
+    replacements, spaces,
 };
 
 /// More than any model has: LLaMA's has half a megabyte, Gemma's four.
@@ -266,7 +266,7 @@ fn sentinels(settings: &Settings) -> Outcome<Vec<AddedToken>> {
             return Err(format!(
                 "the files beside it name {count} tokens <extra_id_…>, and extra_ids is {}",
                 settings.extra_ids
-            ))
+            ));
         }
         _ => {}
     }

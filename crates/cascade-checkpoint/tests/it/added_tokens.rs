@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cascade_checkpoint::Tokenizer;
 use serde::Deserialize;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 

@@ -9,7 +9,7 @@ use cascade_checkpoint::Tokenizer;
 use cascade_core::TextCodec;
 use cascade_hub::{HubOptions, ModelSource};
 use serde::Deserialize;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -393,7 +393,7 @@ fn models_that_are_not_understood_are_refused_by_name() {
 /// damaged table.
 #[test]
 fn damage_never_panics() {
-    use rand::{rngs::StdRng, Rng, SeedableRng};
+    use rand::{Rng, SeedableRng, rngs::StdRng};
     let mut rng = StdRng::seed_from_u64(5);
     let lines = Fragments::read().lines(4, 20);
     let folder = TempDir::new().unwrap();

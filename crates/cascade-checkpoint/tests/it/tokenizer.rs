@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cascade_checkpoint::Tokenizer;
 use cascade_core::{Fingerprint, TextCodec};
 use proptest::prelude::*;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 const TEXTS: [&str; 9] = [
@@ -238,7 +238,7 @@ fn errors_name_the_file_and_the_cure() {
 /// somehow.
 #[test]
 fn damage_never_panics() {
-    use rand::{rngs::StdRng, Rng, SeedableRng};
+    use rand::{Rng, SeedableRng, rngs::StdRng};
     let mut rng = StdRng::seed_from_u64(3);
     for name in ["demo-t5-small", "demo-llama-small"] {
         let whole = fs::read(folder(name).join("tokenizer.json")).unwrap();

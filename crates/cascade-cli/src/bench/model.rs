@@ -7,17 +7,17 @@ mod show;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Result};
-use cascade_config::{model_source, CostClock, CostFile, ForwardTime};
+use anyhow::{Result, bail};
+use cascade_config::{CostClock, CostFile, ForwardTime, model_source};
 use cascade_core::Architecture;
-use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost};
-use cascade_models::{load, parse_cache_type, CacheType, LoadOptions, Model, Session};
+use cascade_eval::{ForwardBench, ForwardClock, ForwardCost, steady_times};
+use cascade_models::{CacheType, LoadOptions, Model, Session, load, parse_cache_type};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use crate::{at_most, bounded, costs};
 
-use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
+use super::options::{ShapeArgs, bandwidth, load_options, of_shape};
 
 /// Logits and scores of attention take memory in proportion to the rows; no draft has as many.
 const MOST_ROWS: usize = 4096;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use cascade_eval::read_bandwidth;
 use cascade_models::{
-    parse_device, parse_dtype, random_model, shape, shape_names, CacheType, DType, Device,
-    LoadOptions, Model,
+    CacheType, DType, Device, LoadOptions, Model, parse_device, parse_dtype, random_model, shape,
+    shape_names,
 };
 use clap::Args;
 use serde_json::Value;

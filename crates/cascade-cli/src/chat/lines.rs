@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
 

@@ -124,9 +124,5 @@ fn comparison(
 }
 
 fn verdict(lossless: bool) -> &'static str {
-    if lossless {
-        "lossless"
-    } else {
-        "NOT LOSSLESS"
-    }
+    if lossless { "lossless" } else { "NOT LOSSLESS" }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use cascade_config::Batch;
 use cascade_engine::{Cascade, GenerationOutput, Options};
 
-use super::{ask_turns, unless_interrupted, AnswerPrinter};
+use super::{AnswerPrinter, ask_turns, unless_interrupted};
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use cascade_engine::{Event, GenerationOutput};
 
-use super::{ending, show_event, RunArgs};
+use super::{RunArgs, ending, show_event};
 use crate::comparison::Comparison;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
-use crate::record::{with_carried_fields, Record};
+use crate::record::{Record, with_carried_fields};
 use crate::show::{self, Totals};
 use crate::terminal::{self, Out};
 

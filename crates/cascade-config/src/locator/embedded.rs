@@ -4,7 +4,7 @@ use std::sync::{PoisonError, RwLock};
 
 use cascade_models::{EmbeddedModel, ModelSource};
 
-use super::{Unknown, EMBEDDED};
+use super::{EMBEDDED, Unknown};
 
 /// Files that are part of a program, each with the name by which `embedded:NAME` finds it.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +115,7 @@ fn unknown(what: &str, name: &str, names: impl Iterator<Item = &'static str>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model_source, Config};
+    use crate::{Config, model_source};
 
     const MODEL: EmbeddedModel = EmbeddedModel {
         name: "tiny",

@@ -9,8 +9,8 @@ use cascade_engine::{Classifier, ClassifierWeights};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
-use super::tensors::Tensors;
 use super::NetworkError;
+use super::tensors::Tensors;
 
 /// The largest file that is read.
 const LARGEST: u64 = 64 << 20;

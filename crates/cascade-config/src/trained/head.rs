@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights};
-use cascade_models::{read_tensors, NamedTensor};
+use cascade_models::{NamedTensor, read_tensors};
 use serde::{Deserialize, Serialize};
 
-use super::tensors::Tensors;
 use super::NetworkError;
+use super::tensors::Tensors;
 
 /// The largest config.json that is read.
 const LARGEST_CONFIG: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 //! Decompression that cannot be made to run forever by a small file.
 
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many times its compressed size a file may take. Texts shrink by 3 to 30; gzip can be made
 /// to reach 1,032, bzip2 and zstd far more.

@@ -26,9 +26,9 @@ use tempfile::NamedTempFile;
 
 mod output;
 
-pub use inflation::{Compressed, Counted, Inflated, Inflation, FREE_INFLATION, MAX_INFLATION};
+pub use inflation::{Compressed, Counted, FREE_INFLATION, Inflated, Inflation, MAX_INFLATION};
 pub use input::{
-    check_file, open, read, read_line, read_text, text, wide_encoding, MIB, UTF8_MARK,
+    MIB, UTF8_MARK, check_file, open, read, read_line, read_text, text, wide_encoding,
 };
 pub use leftovers::{remove_leftovers, remove_temporaries};
 pub use one_line::one_line;

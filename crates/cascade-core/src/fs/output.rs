@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use same_file::Handle;
 
-use super::{parent, AtomicFile};
+use super::{AtomicFile, parent};
 
 /// What happens to a file that stands where an output is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,7 @@ pub enum Existing {
 impl Existing {
     /// [`Replace`](Self::Replace) if the user says so, and else [`Keep`](Self::Keep).
     pub const fn replaced_if(force: bool) -> Self {
-        if force {
-            Self::Replace
-        } else {
-            Self::Keep
-        }
+        if force { Self::Replace } else { Self::Keep }
     }
 }
 

@@ -256,8 +256,9 @@ fn extreme_temperatures_are_limits() {
     assert_eq!(of(f32::MIN_POSITIVE), [0.0, 0.0, 1.0, 0.0]);
     assert_eq!(of(f32::from_bits(1)), [0.0, 0.0, 1.0, 0.0]);
     let flat = of(f32::MAX);
-    assert!(flat
-        .iter()
-        .all(|&p| p == 0.0 || (p - 1.0 / 3.0).abs() < 1e-12));
+    assert!(
+        flat.iter()
+            .all(|&p| p == 0.0 || (p - 1.0 / 3.0).abs() < 1e-12)
+    );
     assert_eq!(flat[1], 0.0);
 }

@@ -2,8 +2,8 @@
 //! statistics.
 
 use cascade_core::{
-    exponential_of, seed_of, Distribution, Noise, RandomSource, Sampling, SeededNoise,
-    SeededRandom, TokenId,
+    Distribution, Noise, RandomSource, Sampling, SeededNoise, SeededRandom, TokenId,
+    exponential_of, seed_of,
 };
 
 /// What the definition gives, computed elsewhere.

@@ -8,7 +8,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
-use super::{avx512, Bf16, Kernels, Sums};
+use super::{Bf16, Kernels, Sums, avx512};
 use crate::activations::Q8;
 use crate::format::{HALF_STEP, Q4_0_STEP, Q8_0_STEP, WIDTH};
 

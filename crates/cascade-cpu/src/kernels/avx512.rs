@@ -9,10 +9,10 @@ use std::arch::x86_64::*;
 use self::dots::Added;
 pub(super) use self::round::{q8, q8_k};
 pub(super) use self::scores::{scores, scores_of_four};
-use super::{by_rows, each_row, prefetch, prefetch_all, Bf16, Kernels, Sums};
+use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch, prefetch_all};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q5K_STEP,
+    F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q5K_STEP,
     Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
 };
 

@@ -3,10 +3,10 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{by_rows, each_row, Bf16, Kernels, Sums};
+use super::{Bf16, Kernels, Sums, by_rows, each_row};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP,
+    F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS,
     Q5K_STEP, Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
 };
 

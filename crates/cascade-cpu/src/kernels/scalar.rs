@@ -9,7 +9,7 @@
 use super::{Bf16, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q5K_STEP,
+    F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q5K_STEP,
     Q6K_FACTORS, Q6K_STEP, Q8_0_STEP, WIDTH,
 };
 use crate::packed::{five_bits_at, six_bits_at};

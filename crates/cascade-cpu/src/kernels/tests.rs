@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::scalar;
 use crate::tests::packed;
-use crate::{quantize, Format, Isa, Linear, Packed};
+use crate::{Format, Isa, Linear, Packed, quantize};
 
 /// Weights as files have them.
 fn blocks(rng: &mut StdRng, format: Format, inputs: usize, outputs: usize) -> Vec<u8> {
@@ -81,7 +81,7 @@ fn rounded(format: Format, row: &[f32]) -> Vec<f64> {
             return row
                 .iter()
                 .map(|&x| half::bf16::from_f32(x).into())
-                .collect()
+                .collect();
         }
         Format::Q8_0 | Format::Q4_0 => 32,
         Format::Q4K | Format::Q5K | Format::Q6K => 256,

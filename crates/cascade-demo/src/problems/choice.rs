@@ -2,7 +2,7 @@
 
 use super::draw::Draw;
 use super::templates::{self, Answer, Story, Tell, Template};
-use super::{question, sentences, Problem};
+use super::{Problem, question, sentences};
 
 const LETTERS: [char; 4] = ['A', 'B', 'C', 'D'];
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::{problems, Kind, Split};
+use super::{Kind, Split, problems};
 
 /// How many problems of each kind give their words: enough for every wording of every template.
 const SAMPLE: usize = 4000;

@@ -6,7 +6,7 @@ use cascade_core::{Architecture, Observation, ScorerInfo, Scores, TokenId, Token
 use cascade_verify::{ReviewRule, Rule};
 
 use super::acceptance_watch::AcceptanceWatch;
-use super::{failed, NoticeSink};
+use super::{NoticeSink, failed};
 use crate::contract::check_scores;
 use crate::ledger::Ledger;
 use crate::level_checks::NeuralSpec;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use cascade_core::{Budget, Guidance, Observation, ScoredTree, TokenId};
 
-use super::{failed, BoxedDrafter};
+use super::{BoxedDrafter, failed};
+use crate::Result;
 use crate::contract::check_proposal;
 use crate::draft_settings::DraftSettings;
 use crate::ledger::Ledger;
 use crate::policy::StopRule;
-use crate::Result;
 
 /// A statistical model and its name.
 pub(crate) struct Statistical {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cascade_core::{TokenId, Want};
 
-use super::network::{check_part, check_threshold, InvalidNetwork};
+use super::network::{InvalidNetwork, check_part, check_threshold};
 use super::{DraftedToken, StopRule};
 
 /// Probabilities of the drafter that the classifier reads: those of its most probable tokens.

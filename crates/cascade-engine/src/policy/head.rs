@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use cascade_core::exp::exp_clamped;
 use cascade_core::Want;
+use cascade_core::exp::exp_clamped;
 
-use super::network::{check_part, check_threshold, InvalidNetwork};
+use super::network::{InvalidNetwork, check_part, check_threshold};
 use super::{DraftedToken, StopRule};
 
 /// What a drafter's scores must have for its head.

@@ -31,11 +31,11 @@ mod stop_rule;
 
 pub use adaptive_confidence::AdaptiveConfidence;
 pub use classifier::{
-    classifier_features, Classifier, ClassifierWeights, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
+    CLASSIFIER_FEATURES, CLASSIFIER_WANT, Classifier, ClassifierWeights, classifier_features,
 };
 pub use confidence::ConfidenceThreshold;
 pub use fixed_length::FixedLength;
-pub use head::{AcceptanceHead, HeadLayer, HeadWeights, HEAD_WANT};
+pub use head::{AcceptanceHead, HEAD_WANT, HeadLayer, HeadWeights};
 pub use heuristic::LengthHeuristic;
 pub use mdp::MdpThreshold;
 pub use network::InvalidNetwork;

@@ -3,7 +3,7 @@
 
 use cascade_core::{Advice, Budget, Guidance, ScoredTree, TokenId, Want};
 
-use super::{levels_from, DraftSlot, Recursion};
+use super::{DraftSlot, Recursion, levels_from};
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural, Statistical};

@@ -8,12 +8,12 @@ use cascade_core::{
 use cascade_verify::Verdict;
 
 use super::{DraftSlot, Drafted, Recursion};
+use crate::Result;
 use crate::context_stack::ContextStack;
 use crate::decoding::{DecodingState, ScoreView};
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural};
 use crate::policy::{DraftedToken, ForwardCost, Outcome};
-use crate::Result;
 
 /// A turn of one neural drafter.
 pub(crate) struct NeuralDrafting<'a> {

@@ -4,11 +4,11 @@
 use cascade_core::{Budget, NodeId, ScoredTree, TokenId, TokenTree, Want};
 
 use super::{DraftSlot, Recursion};
+use crate::Result;
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::level::Neural;
 use crate::policy::{DraftState, ForwardCost, GrowingTree};
-use crate::Result;
 
 /// Children that a node is given at most: the tokens that the drafter thinks most of.
 const CHILDREN: usize = 10;

@@ -14,7 +14,7 @@ use cascade_engine::{
     StepReport, StopRule, StopSequences, Turn, TurnStart,
 };
 
-use crate::common::{matrix, options, prompt, scripted, Log, Scripted};
+use crate::common::{Log, Scripted, matrix, options, prompt, scripted};
 
 fn steps(builder: CascadeBuilder, tokens: usize) -> Vec<StepReport> {
     let generation = builder

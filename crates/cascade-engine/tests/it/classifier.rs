@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Decoding, Prompt, Sampling, Scorer, TokenId, TokenTree, Want};
 use cascade_engine::{
-    classifier_features, Cascade, Classifier, ClassifierWeights, InvalidNetwork, Options,
-    CLASSIFIER_FEATURES,
+    CLASSIFIER_FEATURES, Cascade, Classifier, ClassifierWeights, InvalidNetwork, Options,
+    classifier_features,
 };
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 

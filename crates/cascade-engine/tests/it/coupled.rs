@@ -3,8 +3,8 @@
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    seed_of, Architecture, Decoding, Distribution, Noise, Prompt, Result, Sampling, Scorer,
-    ScorerInfo, Scores, SeededNoise, TokenId, TokenTree, Want,
+    Architecture, Decoding, Distribution, Noise, Prompt, Result, Sampling, Scorer, ScorerInfo,
+    Scores, SeededNoise, TokenId, TokenTree, Want, seed_of,
 };
 use cascade_engine::{
     AssumedTime, Branching, Cascade, NeuralOptions, OnlineSchedule, Options, RowTimes, Rule,

@@ -13,7 +13,7 @@ use cascade_engine::{
 
 use crate::common::matrix;
 use crate::stop_rules::{
-    difference, enumerated, expected, prompt, sampled, target, FAMILY, VOCABULARY,
+    FAMILY, VOCABULARY, difference, enumerated, expected, prompt, sampled, target,
 };
 
 fn model(name: &'static str, seed: u64) -> ToyScorer {

@@ -8,7 +8,7 @@ use cascade_core::{
 use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidNetwork, Options};
 
 use crate::common::matrix;
-use crate::replays::{token, Regime, Replay, Said};
+use crate::replays::{Regime, Replay, Said, token};
 
 /// A drafter whose hidden states say at which position their token is.
 struct WithPositions(Said);
@@ -165,9 +165,11 @@ fn what_is_no_head_is_refused_by_name() {
         })],
         ..until(1.0)
     };
-    assert!(new(odd, 0.5, 2, 20)
-        .to_string()
-        .contains("`weight` of layer 0"));
+    assert!(
+        new(odd, 0.5, 2, 20)
+            .to_string()
+            .contains("`weight` of layer 0")
+    );
     let nan = HeadWeights {
         output_bias: f32::NAN,
         ..until(1.0)

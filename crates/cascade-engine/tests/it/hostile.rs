@@ -7,7 +7,7 @@ use cascade_core::{
 };
 use cascade_engine::{Cascade, CascadeBuilder, Error, GenerationOutput, Options};
 
-use crate::common::{matrix, Spoiled};
+use crate::common::{Spoiled, matrix};
 
 const VOCABULARY: usize = 8;
 
@@ -109,8 +109,10 @@ fn nothing_is_drafted_after_eos_even_if_it_is_proposed() {
         .eos([0]);
     let generation = generate(builder, false).unwrap();
     // Every node that Excessive continues is a 0: only the first eight are left.
-    assert!(generation
-        .steps
-        .iter()
-        .all(|step| step.drafted <= VOCABULARY));
+    assert!(
+        generation
+            .steps
+            .iter()
+            .all(|step| step.drafted <= VOCABULARY)
+    );
 }

@@ -8,7 +8,7 @@ use cascade_core::{Architecture, Budget, Drafter, Observation, Prompt, ScoredTre
 use cascade_engine::{AssumedCosts, Convention, KMatrix, OnlineSchedule, Options, VirtualClock};
 
 use crate::common::matrix;
-use crate::replays::{token, Regime, Replay};
+use crate::replays::{Regime, Replay, token};
 
 fn regime(positions: Range<usize>, acceptance: f64, forward: f64, row: f64) -> Regime {
     Regime {

@@ -12,7 +12,7 @@ use cascade_engine::{
     Judgement, Lenience, Outcome, Schedule, StopRule, Turn, TurnStart,
 };
 
-use crate::common::{matrix, options, prompt, scripted, Log, Scripted, Spoiled};
+use crate::common::{Log, Scripted, Spoiled, matrix, options, prompt, scripted};
 
 /// The calls of a generation from the context 0 1.
 fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> Vec<String> {

@@ -8,7 +8,7 @@ use cascade_engine::{
     Placement, Rule,
 };
 
-use crate::common::{matrix, prompt, scripted, Log, Scripted};
+use crate::common::{Log, Scripted, matrix, prompt, scripted};
 
 /// Generates from the context 0 1 and returns the calls.
 fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> (Vec<String>, GenerationOutput) {

@@ -10,7 +10,7 @@ use cascade_engine::{
     Schedule, Siblings, StaticSchedule, Turn,
 };
 
-use crate::common::{matrix, prompt, scripted, Log, Scripted};
+use crate::common::{Log, Scripted, matrix, prompt, scripted};
 
 const VOCABULARY: usize = 24;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cascade_core::toy::{outcomes, Exhaustive, ToyScorer};
+use cascade_core::toy::{Exhaustive, ToyScorer, outcomes};
 use cascade_core::{
     Architecture, Budget, Decoding, Distribution, Drafter, HiddenLayer, Prompt, RandomSource,
     Sampling, ScoredTree, Scorer, TokenId, TokenTree, Want,

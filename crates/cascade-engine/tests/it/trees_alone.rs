@@ -15,7 +15,7 @@ use cascade_engine::{
 use crate::common::matrix;
 use crate::replays::{Regime, Replay};
 use crate::stop_rules::VOCABULARY as FEW;
-use crate::stop_rules::{difference, enumerated, expected, prompt, sampled, target, FAMILY};
+use crate::stop_rules::{FAMILY, difference, enumerated, expected, prompt, sampled, target};
 
 const VOCABULARY: usize = 12;
 

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::bad_entry;
 use super::entry::{self, Object, Record};
 use super::file::newlines;
-use crate::error::Location;
 use crate::Result;
+use crate::error::Location;
 
 /// The rows, with the field names of the hub's export.
 pub(super) fn records<'a>(

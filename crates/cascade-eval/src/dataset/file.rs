@@ -8,8 +8,8 @@ use std::{fs, io};
 use cascade_core::fs::{Compressed, Inflated};
 use flate2::read::MultiGzDecoder;
 
-use super::entry::Record;
 use super::LARGEST_FILE;
+use super::entry::Record;
 use super::{bad_entry, json};
 #[cfg(feature = "tables")]
 use super::{csv, parquet};

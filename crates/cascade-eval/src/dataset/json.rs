@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::entry::{type_name, Record};
+use super::entry::{Record, type_name};
 use super::{bad_entry, not_json};
-use crate::error::Location;
 use crate::Result;
+use crate::error::Location;
 
 /// The longest line that is parsed. Values take up to sixteen times their text.
 const LONGEST_LINE: usize = 64 << 20;

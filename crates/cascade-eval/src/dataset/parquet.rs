@@ -1,6 +1,6 @@
 //! The hub's Parquet exports: rows as objects, columns as fields.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;

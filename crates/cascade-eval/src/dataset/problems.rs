@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cascade_demo::problems::{problems, Kind, Problem, Split};
+use cascade_demo::problems::{Kind, Problem, Split, problems};
 
 use super::taken::Taken;
 use crate::{Content, ContentKind, Error, PromptTemplate, Sample, Selection};

@@ -4,7 +4,7 @@
 use cascade_config::Message;
 use serde_json::Value;
 
-use super::entry::{no_turns, wrong_type, Entry, Object, Record, Result};
+use super::entry::{Entry, Object, Record, Result, no_turns, wrong_type};
 use crate::sample::{first_letter, letter_at};
 use crate::{Content, Dataset, Sample, Turns};
 

@@ -2,10 +2,10 @@ use std::fs;
 use std::io::Write;
 
 use cascade_config::{Message, Role};
-use flate2::write::GzEncoder;
 use flate2::Compression;
+use flate2::write::GzEncoder;
 use proptest::prelude::*;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{Content, PromptTemplate, RandomSample, Turns};

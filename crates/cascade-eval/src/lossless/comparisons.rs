@@ -3,7 +3,7 @@
 use cascade_core::{Sampling, Scorer};
 use serde::Serialize;
 
-use super::{agreement, settings, Agreement, Cells, Trial};
+use super::{Agreement, Cells, Trial, agreement, settings};
 
 /// The result of comparing samples, prompt by prompt.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -4,7 +4,7 @@
 use cascade_core::{Decoding, Scorer, TokenId};
 use serde::Serialize;
 
-use super::{settings, Difference, Rescored, Tolerance, Trial};
+use super::{Difference, Rescored, Tolerance, Trial, settings};
 
 /// The result of re-scoring, over all generations.
 #[derive(Clone, Debug, PartialEq, Serialize)]

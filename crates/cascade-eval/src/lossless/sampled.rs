@@ -1,10 +1,10 @@
 //! Tests samples against a known distribution.
 
-use cascade_core::{seed_of, TokenId};
+use cascade_core::{TokenId, seed_of};
 use std::f64::consts::PI;
 
-use rand::distr::weighted::WeightedIndex;
 use rand::distr::Distribution as _;
+use rand::distr::weighted::WeightedIndex;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;

@@ -1,10 +1,10 @@
 //! One generation that is checked.
 
 use cascade_config::Config;
-use cascade_core::{seed_of, Decoding, Noise, Prompt, Scorer, SeededNoise, TokenId};
+use cascade_core::{Decoding, Noise, Prompt, Scorer, SeededNoise, TokenId, seed_of};
 use cascade_engine::{Cascade, Options};
 
-use super::{rescore, rescore_sampled, Rescored, Tolerance};
+use super::{Rescored, Tolerance, rescore, rescore_sampled};
 use crate::Result;
 
 /// Tokens generated beyond those that are compared, so that drafts are deep.

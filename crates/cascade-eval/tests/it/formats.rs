@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cascade_eval::{Content, Dataset, PromptTemplate, Sample, Selection};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -74,10 +74,12 @@ fn samples_hold_what_the_files_say() {
     let code = read(Dataset::HumanEval, "humaneval.jsonl.gz");
     assert_eq!(code[1].id, "HumanEval/1");
     assert_eq!(code[1].fields["entry_point"], "separate_words");
-    assert!(code[0]
-        .reference()
-        .unwrap()
-        .starts_with("    for idx, elem"));
+    assert!(
+        code[0]
+            .reference()
+            .unwrap()
+            .starts_with("    for idx, elem")
+    );
 
     let task = &read(Dataset::Mbpp, "parquet/mbpp.parquet")[1];
     assert_eq!(task.id, "2");
@@ -127,7 +129,9 @@ fn a_conversation_of_spec_bench_is_vicunas() {
     let sample = &read(Dataset::SpecBench, "spec_bench.jsonl")[0];
     let answers = ["You are third.".to_owned()];
     assert_eq!(
-        sample.prompt_after(PromptTemplate::Vicuna, &answers).unwrap(),
+        sample
+            .prompt_after(PromptTemplate::Vicuna, &answers)
+            .unwrap(),
         "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, \
          and polite answers to the user's questions. USER: In a queue, you step in front of the person in third place. \
          Which place do you have, and where is that person now? ASSISTANT: You are third.</s>USER: And if it was the \

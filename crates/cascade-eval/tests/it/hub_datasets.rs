@@ -174,10 +174,12 @@ fn shards_after_the_last_selected_sample_are_not_downloaded() {
         ..Selection::ALL
     };
     assert_eq!(read_some("hub", &hub, two).unwrap().len(), 2);
-    assert!(!server
-        .take_requests()
-        .iter()
-        .any(|path| path.ends_with(SECOND)));
+    assert!(
+        !server
+            .take_requests()
+            .iter()
+            .any(|path| path.ends_with(SECOND))
+    );
     // The list of shards is known, so that half of them is not taken for all.
     let offline = hub.with_offline(true);
     assert_eq!(read_some("hub", &offline, two).unwrap().len(), 2);

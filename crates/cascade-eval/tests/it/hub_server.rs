@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cascade_hub::HubOptions;
 
-use crate::test_server::{ranged, send, sha256, Request, Server};
+use crate::test_server::{Request, Server, ranged, send, sha256};
 
 /// What the hub has.
 #[derive(Default)]

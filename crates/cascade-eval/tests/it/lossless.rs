@@ -2,9 +2,9 @@
 //! uniformly distributed, however few samples fall into a cell.
 
 use cascade_core::toy::ToyScorer;
-use cascade_core::{seed_of, Architecture, Decoding, Prompt, Sampling};
+use cascade_core::{Architecture, Decoding, Prompt, Sampling, seed_of};
 use cascade_engine::{Cascade, Options, Rule};
-use cascade_eval::lossless::{agreement, Cells};
+use cascade_eval::lossless::{Cells, agreement};
 
 /// Seeds of checks.
 const SEEDS: u64 = 500;

@@ -111,9 +111,10 @@ mod tests {
         assert_eq!(pace.too_slow(1, at(59)), None);
         assert_eq!(pace.too_slow(61_440, at(60)), None);
         assert_eq!(pace.too_slow(1, at(100)), None);
-        assert!(pace
-            .too_slow(1, at(121))
-            .unwrap()
-            .starts_with("sent only 2 bytes"));
+        assert!(
+            pace.too_slow(1, at(121))
+                .unwrap()
+                .starts_with("sent only 2 bytes")
+        );
     }
 }

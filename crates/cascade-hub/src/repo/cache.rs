@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 
 use cascade_core::fs::AtomicFile;
 
+use super::RepoType;
 use super::etag::Etag;
 use super::failure::Outcome;
 use super::part::cannot_write;
-use super::RepoType;
 
 /// The folders of one repository.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ureq::http::{header, HeaderMap, HeaderValue};
+use ureq::http::{HeaderMap, HeaderValue, header};
 use ureq::{Agent, Body, Timeout};
 use url::Url;
 
-use super::failure::{shown, Again, Failure, Outcome};
-use super::redirect::{place, Trail};
+use super::failure::{Again, Failure, Outcome, shown};
+use super::redirect::{Trail, place};
 use crate::options::{ANSWER_VARIABLE, READ_VARIABLE};
 use crate::{Error, ErrorKind, HubLimits, HubOptions, Result};
 

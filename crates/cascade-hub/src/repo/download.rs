@@ -76,7 +76,7 @@ impl Download<'_> {
                 Ok(()) => match part.problem(&etag)? {
                     None => return Ok(()),
                     Some(problem) if part.is_of_one_piece() => {
-                        return Err(Failure::Untrusted(problem))
+                        return Err(Failure::Untrusted(problem));
                     }
                     Some(problem) => {
                         let file = self.file;

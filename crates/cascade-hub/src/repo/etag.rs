@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-use super::failure::{shown, Failure, Outcome};
+use super::failure::{Failure, Outcome, shown};
 
 /// Digits of digests.
 const SHA1: usize = 40;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::body::Incoming;
 use super::cache::is_commit_name;
-use super::failure::{shown, Failure, Outcome};
+use super::failure::{Failure, Outcome, shown};
 use super::redirect::Trail;
 use super::{CacheOnly, HubRepo};
 use crate::name::is_plain_name;

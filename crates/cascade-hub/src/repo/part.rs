@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::etag::Etag;
-use super::failure::{shown, Failure, Outcome};
+use super::failure::{Failure, Outcome, shown};
 
 /// The first bytes of a Git LFS pointer.
 const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";

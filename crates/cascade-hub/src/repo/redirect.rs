@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::failure::{shown, Again, Failure, Outcome};
+use super::failure::{Again, Failure, Outcome, shown};
 
 /// Redirects that are followed for one file. The hub itself needs two: to the new name of a
 /// repository, and to the storage of its files.

@@ -49,7 +49,7 @@ impl<'a> Patience<'a> {
                 return give_up(match self.failures {
                     1 => reason,
                     attempts => format!("{reason}, in the last of {attempts} attempts"),
-                })
+                });
             }
             Again::After(wait) if wait > self.limits.longest_wait => {
                 let wait = wait.as_secs();

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cascade_hub::HubLimits;
 
-use crate::good_hub::{is_for_file, is_for_storage, Hub, COMMIT};
-use crate::test_server::{message, send, Request, Script, Server};
-use crate::world::{limits, World};
+use crate::good_hub::{COMMIT, Hub, is_for_file, is_for_storage};
+use crate::test_server::{Request, Script, Server, message, send};
+use crate::world::{World, limits};
 
 pub(crate) const SMALL: &str = "config.json";
 pub(crate) const LARGE: &str = "model.bin";

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use sha1::{Digest, Sha1};
 
-use crate::test_server::{hex, ranged, send, sha256, Request};
+use crate::test_server::{Request, hex, ranged, send, sha256};
 
 pub(crate) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub(crate) const NEXT: &str = "89abcdef0123456789abcdef0123456789abcdef";

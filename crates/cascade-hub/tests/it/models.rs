@@ -4,7 +4,7 @@ use cascade_hub::{HubOptions, ModelSource};
 
 use crate::good_hub::Hub;
 use crate::test_server::Server;
-use crate::world::{assert_parts, limits, World};
+use crate::world::{World, assert_parts, limits};
 
 fn index(shard: &str) -> Vec<u8> {
     let index = serde_json::json!({ "weight_map": { "a": shard, "b": "good.safetensors" } });
@@ -50,10 +50,12 @@ fn an_index_names_files_of_its_repository() {
                     &error.to_string(),
                     &["index.json", "which is not a file name"],
                 );
-                assert!(!server
-                    .take_paths()
-                    .iter()
-                    .any(|path| path.contains("good.")));
+                assert!(
+                    !server
+                        .take_paths()
+                        .iter()
+                        .any(|path| path.contains("good."))
+                );
             }
         }
     }

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cascade_hub::{HubDataset, HubOptions};
 
-use crate::good_hub::{is_for_storage, Hub};
-use crate::test_server::{be_silent, message, sha256, Request, Server};
+use crate::good_hub::{Hub, is_for_storage};
+use crate::test_server::{Request, Server, be_silent, message, sha256};
 use crate::world::World;
 
 const FILE: &str = "model.bin";

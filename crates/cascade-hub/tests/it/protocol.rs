@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cascade_hub::{HubDataset, HubOptions};
 
-use crate::good_hub::{git_sha1, Hub, COMMIT};
-use crate::test_server::{message, ranged, send, sha256, Request, Server};
-use crate::world::{assert_parts, limits, World};
+use crate::good_hub::{COMMIT, Hub, git_sha1};
+use crate::test_server::{Request, Server, message, ranged, send, sha256};
+use crate::world::{World, assert_parts, limits};
 
 fn hub() -> Hub {
     Hub::with(&[
@@ -56,11 +56,12 @@ fn the_cache_is_laid_out_as_in_hugging_faces_own_libraries() {
         assert_parts(&message, &["has no tokenizer.model in dataset org/name"]);
     }
     assert_eq!(server.take_paths().len(), 1);
-    assert!(repo
-        .join(".no_exist")
-        .join(COMMIT)
-        .join("tokenizer.model")
-        .is_file());
+    assert!(
+        repo.join(".no_exist")
+            .join(COMMIT)
+            .join("tokenizer.model")
+            .is_file()
+    );
     let offline = options.with_offline(true);
     let message = world.fetch(&offline, "tokenizer.model").unwrap_err();
     assert_parts(&message, &["has no tokenizer.model"]);
@@ -234,7 +235,7 @@ fn a_hub_that_fails_is_no_obstacle_to_what_the_cache_has() {
 #[cfg(target_os = "linux")]
 #[test]
 fn disks_that_are_full_or_closed_are_named() {
-    use std::os::unix::fs::{symlink, PermissionsExt};
+    use std::os::unix::fs::{PermissionsExt, symlink};
     let server = Server::start(|request, stream| hub().answer(request, stream));
     let world = World::new();
     fs::create_dir_all(world.blobs()).unwrap();

@@ -3,8 +3,8 @@
 use std::net::TcpStream;
 
 use crate::good_hub::Hub;
-use crate::test_server::{send, Request, Server};
-use crate::world::{assert_parts, World};
+use crate::test_server::{Request, Server, send};
+use crate::world::{World, assert_parts};
 
 const TOKEN: &str = "hf_secret";
 

@@ -10,14 +10,14 @@ use cascade_hub::HubLimits;
 
 use crate::cases::Expect::{Error, Right};
 use crate::cases::{
-    case, fixed, half, hub, linked, named, run, Case, ALL_OF_STORAGE, ALWAYS, ANY, FILE, LARGE,
-    REST, SMALL, STORAGE,
+    ALL_OF_STORAGE, ALWAYS, ANY, Case, FILE, LARGE, REST, SMALL, STORAGE, case, fixed, half, hub,
+    linked, named, run,
 };
-use crate::good_hub::{git_sha1, is_for_file, is_for_storage, Hub, COMMIT, NEXT};
+use crate::good_hub::{COMMIT, Hub, NEXT, git_sha1, is_for_file, is_for_storage};
 use crate::test_server::{
-    be_silent, message, ranged, send, send_chunk, send_chunked_head, sha256, Request, Server,
+    Request, Server, be_silent, message, ranged, send, send_chunk, send_chunked_head, sha256,
 };
-use crate::world::{assert_parts, limits, World};
+use crate::world::{World, assert_parts, limits};
 
 type Parts = &'static [&'static str];
 

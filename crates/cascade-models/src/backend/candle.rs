@@ -18,8 +18,8 @@ use cascade_cpu::Format;
 
 use self::cache::CandleCache;
 pub use self::device::CandleDevice;
-pub(crate) use self::sequence::{forward, CandleSequence};
-use self::weights::{tensor, Linear, Matrix, Norm, Rotary};
+pub(crate) use self::sequence::{CandleSequence, forward};
+use self::weights::{Linear, Matrix, Norm, Rotary, tensor};
 use super::{Backend, CacheShape, HeldWeights, RelativeBias, Tensor as NamedTensor};
 use crate::dtype::Types;
 use crate::weights::Role;

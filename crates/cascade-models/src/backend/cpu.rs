@@ -9,8 +9,8 @@ use std::sync::Arc;
 use cascade_checkpoint::Rows;
 use cascade_core::{HiddenLayer, Matrix};
 use cascade_cpu::{
-    attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
-    Part, ScoreBias, TextAttention, PAGE_SLOTS,
+    Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, PAGE_SLOTS, Packed, Part, ScoreBias,
+    TextAttention, attend_texts, start_threads,
 };
 
 use super::host::{Answer, HostBias, HostInput, PerWindow, SourceCache};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cascade_core::{HiddenLayer, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{Cache, CacheShape, ScoreBias};
 
-use super::cpu::{run, Cpu, CpuForward};
+use super::cpu::{Cpu, CpuForward, run};
 use super::network::{HostSequence, NewRows, Read, Wanted};
 use super::{AttentionSpan, BackendNetwork, ModelInfo};
 use crate::plan::Plan;
-use crate::{readout, Error, Result};
+use crate::{Error, Result, readout};
 
 /// What a forward runs over: rows of one text, and what they see.
 pub(super) struct HostInput<'a> {

@@ -8,7 +8,7 @@ use cascade_cpu::Cache;
 #[cfg(feature = "candle")]
 use super::candle::{self, Candle, CandleSequence};
 use super::cpu::Cpu;
-use super::{host, Backend, BackendNetwork, HeldWeights};
+use super::{Backend, BackendNetwork, HeldWeights, host};
 use crate::plan::Plan;
 
 /// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::family::{self, AttentionBias, Family};
 use super::rope::Rope;
+use crate::Result;
 use crate::backend::{Activation, Heads};
 use crate::checks::{bad, check_vocabulary, product, refuse_zeros, sum};
-use crate::settings::{self, unsupported, Keys, Settings};
-use crate::Result;
+use crate::settings::{self, Keys, Settings, unsupported};
 
 /// A decoder of the LLaMA family, as its config.json describes it.
 #[derive(Clone, Debug, PartialEq)]

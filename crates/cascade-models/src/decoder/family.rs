@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use serde_json::Value;
 
 use super::config::{LayerKind, ProjectionLayout};
-use crate::checks::bad;
-use crate::settings::{unsupported, Settings};
 use crate::Result;
+use crate::checks::bad;
+use crate::settings::{Settings, unsupported};
 
 /// A kind of config.json, with the defaults of its class in transformers for settings that the file
 /// does not have.

@@ -4,11 +4,11 @@ use cascade_core::Architecture;
 
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
+use crate::Result;
 use crate::backend::{
     Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
     QkTransform, Vocabulary,
 };
-use crate::Result;
 
 #[derive(Debug)]
 struct Decoder<B: Backend> {

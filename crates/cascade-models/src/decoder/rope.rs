@@ -5,9 +5,9 @@ use std::f64::consts::PI;
 
 use serde_json::Value;
 
-use crate::checks::bad;
-use crate::settings::{not, unsupported, Settings};
 use crate::Result;
+use crate::checks::bad;
+use crate::settings::{Settings, not, unsupported};
 
 /// Rotations by position.
 #[derive(Clone, Debug, PartialEq)]
@@ -307,7 +307,7 @@ impl Reader {
                 return Err(unsupported(format!(
                     "rope_scaling of type {other:?} (\"default\", \"linear\", \"dynamic\", \
                      \"llama3\", \"yarn\" and \"longrope\" are)"
-                )))
+                )));
             }
         };
         let rotated = rope.number("partial_rotary_factor", 1.0)?;

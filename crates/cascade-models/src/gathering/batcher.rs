@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use cascade_core::{
 };
 
 use super::ledger::Ledger;
-use super::{forward, Company, Forward};
+use super::{Company, Forward, forward};
+use crate::Model;
 use crate::prefixes::SharedPrefixes;
 use crate::session::{Scoring, Session};
-use crate::Model;
 
 /// Gathers the calls of several generations into forwards, so that the weights of a model are read
 /// once for all of them.
@@ -561,7 +561,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{random_model, LoadOptions};
+    use crate::{LoadOptions, random_model};
 
     fn model() -> Arc<Model> {
         let config = json!({

@@ -11,7 +11,7 @@ use crate::backend::{Heads, ModelInfo};
 use crate::checks::{bad, product, sum};
 use crate::config::in_file;
 use crate::decoder::{DecoderConfig, LayerKind};
-use crate::settings::{self, unsupported, Settings};
+use crate::settings::{self, Settings, unsupported};
 use crate::{Error, Result};
 
 /// A head, as its files describe it.

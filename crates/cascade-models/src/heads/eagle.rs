@@ -8,11 +8,11 @@
 
 use super::config::EagleConfig;
 use super::layer::Layer;
-use super::recurrent::{own_embedding, Recurrent};
+use super::recurrent::{Recurrent, own_embedding};
+use crate::Result;
 use crate::backend::cpu::{Cpu, CpuForward, Map, Table};
 use crate::backend::{LinearSpec, Loader};
 use crate::decoder::DecoderConfig;
-use crate::Result;
 
 /// The weights of a head.
 #[derive(Debug)]

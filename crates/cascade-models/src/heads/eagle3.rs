@@ -13,7 +13,7 @@ use cascade_core::{HiddenLayer, HiddenLayers};
 
 use super::config::Eagle3Config;
 use super::layer::Layer;
-use super::recurrent::{own_embedding, Recurrent};
+use super::recurrent::{Recurrent, own_embedding};
 use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::{LinearSpec, Loader, Vocabulary};
 use crate::decoder::DecoderConfig;

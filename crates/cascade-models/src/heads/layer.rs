@@ -1,9 +1,9 @@
 //! The layer that heads of one layer are made of: one of a decoder of the LLaMA family.
 
+use crate::Result;
 use crate::backend::cpu::{Cpu, CpuForward, Rotary};
 use crate::backend::{Activation, Loader};
 use crate::decoder::{DecoderConfig, Layer as DecoderLayer, LayerKind, ProjectionLayout};
-use crate::Result;
 
 /// The weights of the layer. What stands before its attention is the head's own.
 #[derive(Debug)]

@@ -13,9 +13,9 @@ use cascade_core::{HiddenLayers, TokenId, TokenTree};
 use super::config::MedusaShape;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
+use crate::Result;
 use crate::backend::cpu::{Cpu, Map};
 use crate::backend::{LinearSpec, Loader};
-use crate::Result;
 
 /// The heads, nearest token first.
 #[derive(Debug)]

@@ -8,10 +8,10 @@
 
 use super::layer::Layer;
 use super::recurrent::Recurrent;
+use crate::Result;
 use crate::backend::cpu::{Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::{LinearSpec, Loader};
 use crate::decoder::DecoderConfig;
-use crate::Result;
 
 /// What names of tensors of such layers begin with.
 pub(super) const LAYERS: &str = "model.mtp_layers.";

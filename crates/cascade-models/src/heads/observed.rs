@@ -1,6 +1,6 @@
 //! The states of verified text.
 
-use cascade_core::{common_prefix, HiddenLayers, Matrix, Observation, TokenId};
+use cascade_core::{HiddenLayers, Matrix, Observation, TokenId, common_prefix};
 
 /// Tokens that the target has verified, and its state after each.
 #[derive(Debug, Default)]

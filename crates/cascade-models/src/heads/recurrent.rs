@@ -10,10 +10,10 @@ use cascade_cpu::Cache;
 use super::fed_rows::Rows;
 use super::observed::Observed;
 use super::{HeadNetwork, Memory};
+use crate::Result;
 use crate::backend::cpu::{Cpu, CpuForward, Table};
 use crate::backend::{BackendNetwork, Loader, ModelInfo, Vocabulary};
 use crate::plan::Plan;
-use crate::Result;
 
 /// A layer that feeds on what it gives: what kinds of such heads differ in.
 pub(super) trait Recurrent: Debug + Send + Sync {

@@ -3,10 +3,10 @@
 use cascade_core::TokenId;
 use serde_json::Value;
 
+use crate::Result;
 use crate::backend::Activation;
 use crate::checks::{bad, product, sum};
 use crate::settings::{self, Settings};
-use crate::Result;
 
 /// The settings of a T5 checkpoint's config.json that its forward pass depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ impl FeedForwardProj {
                 return Err(bad(format!(
                     "feed_forward_proj is {name:?}, which is not one of \"relu\", \"gelu\", \
                      \"gelu_new\", \"silu\", \"gated-relu\", \"gated-gelu\" and \"gated-silu\""
-                )))
+                )));
             }
         };
         Ok(Self {
@@ -218,11 +218,7 @@ impl T5Config {
     }
 
     fn feed_forward_projections(&self) -> usize {
-        if self.feed_forward_proj.gated {
-            3
-        } else {
-            2
-        }
+        if self.feed_forward_proj.gated { 3 } else { 2 }
     }
 
     /// Whether hidden states are scaled by d_model^-0.5 before the head.

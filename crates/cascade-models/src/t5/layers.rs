@@ -2,12 +2,12 @@
 
 use cascade_core::Architecture;
 
-use super::config::{relative_position_bucket, T5Config};
+use super::config::{T5Config, relative_position_bucket};
+use crate::Result;
 use crate::backend::{
     Activation, AttentionSpan, Backend, Forward, Heads, Layers, LinearSpec, Loader, ModelInfo,
     RelativeBias, Vocabulary,
 };
-use crate::Result;
 
 #[derive(Debug)]
 struct T5<B: Backend> {

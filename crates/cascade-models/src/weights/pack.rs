@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use cascade_checkpoint::{fits, Blocks, DType, FloatType, Named, Scales, Stored};
-use cascade_cpu::{quantize, Format, Packed};
+use cascade_checkpoint::{Blocks, DType, FloatType, Named, Scales, Stored, fits};
+use cascade_cpu::{Format, Packed, quantize};
 
 use crate::{Error, Result};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cascade_core::{Error, Scorer, TokenId, TokenTree, Want};
 use cascade_models::{Batcher, DType, Model};
 
-use crate::common::tiny::{cold, llama, llama_in, llama_of, t5, Poison};
+use crate::common::tiny::{Poison, cold, llama, llama_in, llama_of, t5};
 
 /// Long enough for the slowest machine, and an end if threads wait for each other.
 const PATIENCE: Duration = Duration::from_secs(120);

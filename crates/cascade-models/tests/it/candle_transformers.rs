@@ -11,7 +11,7 @@ use candle_core::{DType, Device, IndexOp, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{llama, t5};
 use cascade_core::{Scorer, TokenId, TokenTree, Want};
-use cascade_models::{load, LoadOptions, ModelSource, Session};
+use cascade_models::{LoadOptions, ModelSource, Session, load};
 
 const TOLERANCE: f32 = 2e-4;
 

@@ -1,9 +1,9 @@
 //! Calls that share forwards are answered as each is alone, bit for bit.
 
 use cascade_core::{Error, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{score_together, DType, ScoreCall, Session};
+use cascade_models::{DType, ScoreCall, Session, score_together};
 
-use crate::common::tiny::{cold, llama_of, t5, t5_of, Poison, GATED};
+use crate::common::tiny::{GATED, Poison, cold, llama_of, t5, t5_of};
 
 /// With candle sessions take turns, and answer what they answer alone.
 #[cfg(feature = "candle")]

@@ -7,12 +7,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use candle_core::{safetensors, Tensor};
+use candle_core::{Tensor, safetensors};
 use cascade_checkpoint::{Checkpoint, FloatType, Scales};
 use cascade_core::{Architecture, Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
-    check_quantized, load, locate, quantize, CacheType, DType, LoadOptions, LoadedModel, ModelFile,
-    ModelSource, Quantized, Tokenizer, TokenizerFiles,
+    CacheType, DType, LoadOptions, LoadedModel, ModelFile, ModelSource, Quantized, Tokenizer,
+    TokenizerFiles, check_quantized, load, locate, quantize,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};

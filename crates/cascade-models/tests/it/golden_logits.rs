@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cascade_core::{Matrix, Scorer, TokenId, TokenTree, Want};
 use cascade_models::{DType, Device, Model, Session};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::goldens::{goldens, Golden};
+use crate::common::goldens::{Golden, goldens};
 
 /// How far logits and hidden states may be from the reference, relative to the greatest.
 const TOLERANCE: f32 = 1e-4;

@@ -5,14 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use candle_core::{safetensors, Device as CandleDevice, Tensor};
+use candle_core::{Device as CandleDevice, Tensor, safetensors};
 use cascade_core::{
     Error as CoreError, HiddenLayer, HiddenLayers, HiddenStates, Matrix, Observation, Scorer,
     TokenId, TokenTree, Want,
 };
 use cascade_models::{
-    load_head, locate, DType, Device, Error, Head, HeadSession, LoadOptions, Model, ModelSource,
-    Result,
+    DType, Device, Error, Head, HeadSession, LoadOptions, Model, ModelSource, Result, load_head,
+    locate,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use tempfile::TempDir;
 
 use crate::common::demo;
-use crate::common::goldens::{goldens, Golden};
+use crate::common::goldens::{Golden, goldens};
 
 const TARGET: &str = "tiny-llama-gqa";
 const HEADS: [&str; 7] = [

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_core::Architecture;
-use cascade_models::{load, HubOptions, LoadOptions, LoadedModel, ModelSource};
+use cascade_models::{HubOptions, LoadOptions, LoadedModel, ModelSource, load};
 use tempfile::TempDir;
 
 use crate::common::demo::{self, folder};
-use crate::test_server::{message, ranged, sha256, Request, Server as TestServer};
+use crate::test_server::{Request, Server as TestServer, message, ranged, sha256};
 
 const OLD: &str = "0123456789abcdef0123456789abcdef01234567";
 const NEW: &str = "89abcdef0123456789abcdef0123456789abcdef";

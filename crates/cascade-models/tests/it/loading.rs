@@ -8,9 +8,9 @@ use std::path::Path;
 use candle_core::{Device, Tensor};
 use cascade_core::{Architecture, Prompt, Scorer, TextCodec, TokenTree, Want};
 use cascade_models::{
-    load, DType, EmbeddedModel, EmbeddedWeights, LoadOptions, LoadedModel, ModelSource,
+    DType, EmbeddedModel, EmbeddedWeights, LoadOptions, LoadedModel, ModelSource, load,
 };
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::demo::{self, copy, folder};
@@ -717,7 +717,7 @@ fn weights_that_are_no_safetensors_file() {
 /// Any single damaged byte of a header is an error or loads, but is never a panic.
 #[test]
 fn random_damage_never_panics() {
-    use rand::{rngs::StdRng, Rng, SeedableRng};
+    use rand::{Rng, SeedableRng, rngs::StdRng};
     let mut rng = StdRng::seed_from_u64(7);
     let whole = fs::read(folder(FAMILIES[1]).join("model.safetensors")).unwrap();
     let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;

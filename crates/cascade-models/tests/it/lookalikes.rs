@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cascade_core::{Prompt, Scorer, TextCodec, TokenTree, Want};
-use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, WeightFormat};
+use cascade_models::{LoadOptions, LoadedModel, ModelSource, WeightFormat, load};
 use serde::Deserialize;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const VICUNA: &str = "lmsys/vicuna-7b-v1.3";

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cascade_core::{Scorer, Scores, TokenId, TokenTree, Want};
-use cascade_models::{score_together, ScoreCall, Session, SharedPrefixes};
-use rand::rngs::StdRng;
+use cascade_models::{ScoreCall, Session, SharedPrefixes, score_together};
 use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 use crate::common::tiny::{cold, llama, random_tokens, t5};
 

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use crate::common::calls::{next_context, random_tree, random_want};
 use crate::common::demo::{self, load_on};
 use crate::common::tiny::{
-    both, cold, llama, llama_in, llama_of, random_tokens, t5, t5_of, Poison,
+    Poison, both, cold, llama, llama_in, llama_of, random_tokens, t5, t5_of,
 };
 
 const TOLERANCE: f32 = 1e-5;

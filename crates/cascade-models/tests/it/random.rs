@@ -1,8 +1,8 @@
 //! Models with random weights.
 
-use cascade_core::{Architecture, Scorer, TokenTree, Want, LARGEST_FORWARD};
-use cascade_models::{random_model, shape, DType, Device, ErrorKind, LoadOptions, Model};
-use serde_json::{json, Value};
+use cascade_core::{Architecture, LARGEST_FORWARD, Scorer, TokenTree, Want};
+use cascade_models::{DType, Device, ErrorKind, LoadOptions, Model, random_model, shape};
+use serde_json::{Value, json};
 
 pub(crate) fn t5(tied: bool) -> Value {
     json!({

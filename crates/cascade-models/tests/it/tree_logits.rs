@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use cascade_core::{Architecture, Matrix, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{load, DType, Device, LoadOptions, Model, ModelSource, Session};
+use cascade_models::{DType, Device, LoadOptions, Model, ModelSource, Session, load};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::common::demo;
-use crate::common::tiny::{cold, decoder_on, families, llama_of, t5_of, GATED};
+use crate::common::tiny::{GATED, cold, decoder_on, families, llama_of, t5_of};
 
 const MOST_NODES: usize = 64;
 const TOLERANCE: f32 = 1e-5;

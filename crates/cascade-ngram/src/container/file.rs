@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fmt, io};
 
 use memmap2::Mmap;
-use safetensors::{tensor::Metadata, SafeTensors};
+use safetensors::{SafeTensors, tensor::Metadata};
 
 use crate::{Error, Result};
 

@@ -5,10 +5,10 @@ mod file;
 
 use std::ops::Range;
 
-use safetensors::{tensor::Metadata, Dtype};
-use serde_json::{json, Map, Value};
+use safetensors::{Dtype, tensor::Metadata};
+use serde_json::{Map, Value, json};
 
-pub(crate) use self::entries::{beginning, Entries, BIGRAMS, NGRAMS};
+pub(crate) use self::entries::{BIGRAMS, Entries, NGRAMS, beginning};
 pub(crate) use self::file::TableFile;
 use crate::{Error, Result};
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::hints::MOST_HINTS;
 use super::{MaxGramTree, Weights};
 use crate::config::{
-    is_default, is_one, DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources,
-    TableLocator, Within,
+    DrafterConfig, DrafterFactory, DrafterKey, Draw, OpenError, Resources, TableLocator, Within,
+    is_default, is_one,
 };
 
 /// Settings of [`MaxGramTree`]: `max_gram_tree: { table: TABLE, session_tokens: 0 }`.

@@ -1,6 +1,6 @@
 //! The text so far, and what followed what in it.
 
-use cascade_core::{common_prefix, TokenId};
+use cascade_core::{TokenId, common_prefix};
 
 use super::continuations::{Continuations, Undo};
 use super::ranking::Ranking;

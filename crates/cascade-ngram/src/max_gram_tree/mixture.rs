@@ -3,10 +3,10 @@
 use cascade_core::TokenId;
 
 use super::continuations::{Continuations, Followers};
-use super::hints::{Choice, Hints, HINT_ORDERS};
+use super::hints::{Choice, HINT_ORDERS, Hints};
 use super::history::{History, Keys, LONGEST, ORDERS, SKIPS};
 use super::session::SESSION_ORDERS;
-use super::weights::{Bucket, Factors, Kind, Weights, TABLE_ORDERS};
+use super::weights::{Bucket, Factors, Kind, TABLE_ORDERS, Weights};
 use crate::ngram_table::{self, NgramTable};
 
 /// Most evidence that one context has.

@@ -19,7 +19,7 @@ use cascade_core::{
 };
 
 pub use self::config::MaxGramTreeConfig;
-use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
+use self::hints::{Choice, HINT_ORDERS, Hints, MOST_HINTS};
 use self::history::{History, Keys, TextId};
 use self::mixture::{Gradient, Mixture, Sources};
 use self::search::{Buffers, Search};

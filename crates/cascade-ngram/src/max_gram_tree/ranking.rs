@@ -117,10 +117,11 @@ mod tests {
     fn check(ranking: &Ranking, tokens: &[u32]) -> Result<(), TestCaseError> {
         let all = ranking.followers();
         prop_assert_eq!(all.total as usize, tokens.len());
-        prop_assert!(all
-            .pairs
-            .windows(2)
-            .all(|pair| pair[0].count >= pair[1].count));
+        prop_assert!(
+            all.pairs
+                .windows(2)
+                .all(|pair| pair[0].count >= pair[1].count)
+        );
         for pair in all.pairs {
             let count = tokens.iter().filter(|&&token| token == pair.token).count();
             prop_assert_eq!(pair.count as usize, count);

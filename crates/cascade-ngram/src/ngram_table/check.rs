@@ -1,6 +1,6 @@
 //! Validation of a table's content.
 
-use super::{codes, NgramTable, BLOCK};
+use super::{BLOCK, NgramTable, codes};
 use crate::Result;
 
 impl NgramTable {

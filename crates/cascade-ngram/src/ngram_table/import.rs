@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cascade_core::TokenId;
 
-use super::{check_tokens, NgramLimits, NgramMetadata, NgramRows, NgramTable};
+use super::{NgramLimits, NgramMetadata, NgramRows, NgramTable, check_tokens};
 use crate::{Error, Provenance, Result};
 
 /// The largest list that is read: ten numbers for each of the largest vocabularies take less.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use safetensors::Dtype;
 
 use super::codes::TOKEN_BITS;
-use super::{tensor, BLOCK, UNIGRAMS};
+use super::{BLOCK, UNIGRAMS, tensor};
 use crate::container::Tensors;
 use crate::{Error, Result};
 

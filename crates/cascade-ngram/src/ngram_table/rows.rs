@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use cascade_core::TokenId;
 
 use super::layout::{check_vocabulary, is_narrow};
-use super::{check_tokens, codes, tensor, NgramMetadata, NgramTable, BLOCK, LONGEST, UNIGRAMS};
+use super::{BLOCK, LONGEST, NgramMetadata, NgramTable, UNIGRAMS, check_tokens, codes, tensor};
 use crate::container::{self, Tensor};
 use crate::{Error, Provenance, Result};
 

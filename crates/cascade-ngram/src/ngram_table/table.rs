@@ -4,8 +4,8 @@ use std::{ops::Range, path::Path};
 
 use cascade_core::{Fingerprint, TokenId};
 
-use super::{bigrams, codes, layout::Layout, metadata::FORMAT_VERSION, NgramMetadata, BLOCK};
-use crate::container::{Entries, TableFile, Tensors, BIGRAMS, NGRAMS};
+use super::{BLOCK, NgramMetadata, bigrams, codes, layout::Layout, metadata::FORMAT_VERSION};
+use crate::container::{BIGRAMS, Entries, NGRAMS, TableFile, Tensors};
 use crate::{Error, Result};
 
 /// For each token of a vocabulary, and for pairs of tokens, what most often follows them, with

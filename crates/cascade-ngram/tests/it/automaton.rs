@@ -3,7 +3,7 @@
 
 use crate::common::conversations::conversations;
 use cascade_ngram::{Match, SuffixAutomaton};
-use rand::{rngs::StdRng, Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 fn automaton(tokens: impl IntoIterator<Item = u32>) -> SuffixAutomaton {
     let mut automaton = SuffixAutomaton::new();

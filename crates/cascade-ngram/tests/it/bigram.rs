@@ -5,7 +5,7 @@
 use std::fs;
 
 use cascade_core::Fingerprint;
-use cascade_ngram::{import_json, NgramTable};
+use cascade_ngram::{NgramTable, import_json};
 use proptest::prelude::*;
 
 use crate::common::tables::{bigram_file, bigrams, fingerprint, provenance};

@@ -8,7 +8,7 @@ use crate::common::{conversations::conversations, tables::bigrams};
 use cascade_core::{Budget, Drafter, NodeId, TokenTree};
 use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, NgramTable, Occurrence, PromptLookup};
 use proptest::prelude::*;
-use rand::{rngs::StdRng, Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// A table that keeps three successors of each token.
 fn table(vocab_size: usize, documents: &[Vec<u32>]) -> Arc<NgramTable> {

@@ -170,9 +170,11 @@ fn a_drafter_need_not_have_any_of_it() {
     }
     let mut plain = Plain;
     assert!(plain.tables().is_empty() && plain.settings().is_empty());
-    assert!(plain
-        .with_drawn_settings(&mut |range| range.start)
-        .is_none());
+    assert!(
+        plain
+            .with_drawn_settings(&mut |range| range.start)
+            .is_none()
+    );
     let factory = plain.open(&OneTable::new()).unwrap();
     assert_eq!(factory.source(), "no tables");
     assert_eq!(chain(&*factory, &[3, 4, 3]), [4, 3]);

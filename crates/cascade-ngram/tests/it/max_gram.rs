@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{conversations::conversations, oracle, tables::bigrams};
 use cascade_core::{Budget, Drafter};
 use cascade_ngram::{Bigram, MaxGram, MaxGramConfig, Occurrence};
-use rand::{rngs::StdRng, Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const BUDGET: usize = 10;
 

@@ -428,10 +428,12 @@ fn a_match_that_was_always_followed_by_the_same_is_copied() {
     let draft = MaxGramTree::new(ALONE, None).propose(&text, Budget::chain(3));
     assert_eq!(*draft.tree(), TokenTree::chain([5, 6, 7]));
     assert!((0..3).all(|node| draft.probability(node).is_some_and(|p| 0.1 < p && p < 1.0)));
-    assert!(MaxGramTree::default()
-        .propose(&[], tree(8))
-        .into_tree()
-        .is_empty());
+    assert!(
+        MaxGramTree::default()
+            .propose(&[], tree(8))
+            .into_tree()
+            .is_empty()
+    );
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use cascade_config::{Message, Role, Variables};
 use serde_json::Value;
 
+use super::App;
 use super::generate::{Asking, Form, Question};
 use super::neutral::{self, take_neutral};
 use super::request::Asked;
-use super::App;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::reading::Waiting;
@@ -76,9 +76,9 @@ fn check_end(messages: &[Message], continued: Option<bool>) -> ApiResult<()> {
         Some(true) if !begun => {
             wrong("`continue_final_message` is given; end them with the assistant's message")
         }
-        Some(false) if begun => {
-            wrong("they end with the assistant's message, which is not to be continued; end them with the user's")
-        }
+        Some(false) if begun => wrong(
+            "they end with the assistant's message, which is not to be continued; end them with the user's",
+        ),
         _ => Ok(()),
     }
 }

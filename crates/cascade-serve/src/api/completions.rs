@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::App;
 use super::generate::{Asking, Form, Question};
 use super::neutral::{self, take_neutral};
 use super::request::Asked;
-use super::App;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::prompt_length::too_long;

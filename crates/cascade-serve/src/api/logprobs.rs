@@ -2,7 +2,7 @@
 
 use cascade_core::TokenId;
 use cascade_engine::{StepReport, TokenLogprobs};
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::token_text::TokenTexts;
 

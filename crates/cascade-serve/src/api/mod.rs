@@ -13,29 +13,29 @@ mod usage;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{MatchedPath, Path, Request, State};
-use axum::http::{header, HeaderValue, Method, Response, StatusCode};
-use axum::middleware::{from_fn, from_fn_with_state, Next};
+use axum::http::{HeaderValue, Method, Response, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
-use axum::routing::{get, post, MethodRouter};
-use axum::Router;
-use serde_json::{json, Value};
+use axum::routing::{MethodRouter, get, post};
+use serde_json::{Value, json};
 use tower_http::cors::{Any, CorsLayer};
 
 use crate::body::Bodies;
 use crate::budget::Budget;
-use crate::error::{json_response, ApiError, ApiResult};
+use crate::error::{ApiError, ApiResult, json_response};
 use crate::fields::Fields;
-use crate::guard::{guard, Guard};
+use crate::guard::{Guard, guard};
 use crate::metrics::Metrics;
 use crate::prompt_length::PromptRoom;
 use crate::reading::{Reading, Waiting};
 use crate::scheduler::Scheduler;
 use crate::served::Served;
 use crate::token_text::TokenTexts;
-use crate::{page, Limits, ServeOptions};
+use crate::{Limits, ServeOptions, page};
 
 /// What handlers share.
 pub(crate) struct App {

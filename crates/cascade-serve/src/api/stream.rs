@@ -11,14 +11,14 @@ use axum::http::Response;
 use axum::response::IntoResponse;
 use cascade_engine::{StepReport, TextPiece, TokenLogprobs};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use super::generate::{stop_reason, Asking, Form};
+use super::App;
+use super::generate::{Asking, Form, stop_reason};
 use super::logprobs::{Logprobs, Offset};
 use super::request::StreamOptions;
 use super::usage::Usage;
-use super::App;
-use crate::answer::{finish_reason, AnswerReceiver, Done, Event, Failure};
+use crate::answer::{AnswerReceiver, Done, Event, Failure, finish_reason};
 use crate::error::ApiError;
 
 /// While nothing comes, comments tell proxies and clients that the connection lives.

@@ -1,10 +1,10 @@
 //! `/tokenize` and `/detokenize`: what a text is to the model.
 
 use cascade_core::TokenId;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::chat::{read_messages, read_variables};
-use super::{completions, App};
+use super::{App, completions};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::reading::Waiting;

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use cascade_core::SharedForward;
 use cascade_models::{Batcher, Model};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::{times, Labels};
+use super::{Labels, times};
 
 /// Histograms of shared forwards, by the role of the model. Clones are the same ones.
 #[derive(Clone)]

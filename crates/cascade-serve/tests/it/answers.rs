@@ -1,11 +1,11 @@
 //! Answers are those of the engine alone.
 
 use cascade_config::ChatTemplate;
-use cascade_core::{seed_of, Decoding};
+use cascade_core::{Decoding, seed_of};
 use cascade_engine::Finish;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{config_with_k, options, text, user, with, Alone, Running, QUESTION};
+use crate::common::{Alone, QUESTION, Running, config_with_k, options, text, user, with};
 
 #[test]
 fn greedy_and_seeded_answers_equal_the_engine() {
@@ -233,9 +233,11 @@ fn models_health_metrics_and_the_page() {
     server.settle();
     let speculation = &answer["usage"]["speculation"];
     let metrics = server.get("/metrics");
-    assert!(metrics
-        .header("content-type")
-        .starts_with("application/openmetrics-text"));
+    assert!(
+        metrics
+            .header("content-type")
+            .starts_with("application/openmetrics-text")
+    );
     for (metric, figure) in [
         (
             "vllm:spec_decode_num_drafts_total",

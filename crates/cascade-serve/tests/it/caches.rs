@@ -2,9 +2,9 @@
 
 use cascade_config::{AssembleOptions, Config};
 use cascade_core::{Prompt, TokenId};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{config, Client, Running, QUESTION};
+use crate::common::{Client, QUESTION, Running, config};
 
 const PATH: &str = "/v1/completions";
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use cascade_config::{ChatTemplate, Config};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{with, Client, Running, QUESTION};
+use crate::common::{Client, QUESTION, Running, with};
 
 /// The Max-Gram tree, which remembers answers, drafts alone.
 const TREE: &str = "

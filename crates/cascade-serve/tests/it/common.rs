@@ -8,7 +8,7 @@ use std::time::Duration;
 use cascade_config::{AssembleOptions, Assembly, ChatTemplate, Config, Message, Role};
 use cascade_engine::{Cascade, Convention, GenerationOutput, KMatrix, Options};
 use cascade_serve::{ServeOptions, Served, Server, Stopper};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 /// Far longer than any answer here takes: only what hangs reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{user, wire, Running, QUESTION};
+use crate::common::{QUESTION, Running, user, wire};
 
 /// A request for an answer that takes long.
 fn long(stream: bool) -> String {
@@ -60,7 +60,10 @@ fn half_requests_end_in_time() {
         let begun = Instant::now();
         let _ = connection.read_to_string(&mut text);
         assert!(begun.elapsed() < Duration::from_secs(60), "{half:?}");
-        assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{half:?}: {text}");
+        assert!(
+            text.is_empty() || text.starts_with("HTTP/1.1 4"),
+            "{half:?}: {text}"
+        );
     }
     let many = format!(
         "GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::common::{user, with, Running, QUESTION};
+use crate::common::{QUESTION, Running, user, with};
 
 #[test]
 fn every_wrong_field_is_named() {

@@ -3,7 +3,7 @@
 use cascade_serve::{Error, ServeOptions};
 use serde_json::json;
 
-use crate::common::{wire, Running};
+use crate::common::{Running, wire};
 
 #[test]
 fn keys_names_and_origins() {
@@ -41,8 +41,7 @@ fn keys_names_and_origins() {
 
 #[test]
 fn other_origins_ask_only_if_they_may() {
-    let preflight =
-        "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n\
+    let preflight = "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n\
                      Access-Control-Request-Method: POST\r\n\r\n";
     let head = |server: &Running| {
         use std::io::Read;
@@ -95,9 +94,11 @@ fn addresses_of_others_need_a_key() {
     options.public = true;
     options.check().unwrap();
     options.limits.sessions = 0;
-    assert!(options
-        .check()
-        .unwrap_err()
-        .to_string()
-        .contains("--sessions"));
+    assert!(
+        options
+            .check()
+            .unwrap_err()
+            .to_string()
+            .contains("--sessions")
+    );
 }

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use cascade_config::ChatTemplate;
 use cascade_core::Decoding;
 use cascade_serve::{Limits, ServeOptions};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{config, options, served, text, user, wire, Alone, Running};
 use crate::HEAP;
+use crate::common::{Alone, Running, config, options, served, text, user, wire};
 
 const QUESTIONS: [&str; 5] = [
     "Mia sells 24 shells in May and half as many in June. How many shells does she sell?",
@@ -343,7 +343,9 @@ fn memory_does_not_grow() {
     }
     let answers = server.metric("vllm:request_success_total");
     assert_eq!(answers, 50.0 * of_a_client as f64);
-    println!("MB of the process, on its heap and in caches after tenths of {answers} answers: {figures:.2?}");
+    println!(
+        "MB of the process, on its heap and in caches after tenths of {answers} answers: {figures:.2?}"
+    );
     // The allocator keeps back what it has had, and goes on to take more for some thousand answers.
     assert!(figures[9][0] < figures[4][0] + 12.0, "{figures:?}");
     // Sessions that are idle keep their caches, one or two of them.

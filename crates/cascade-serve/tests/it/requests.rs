@@ -1,16 +1,15 @@
 //! Requests as the usual clients send them, and those that are too large.
 
 use cascade_config::ChatTemplate;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{config, user, with, Running, QUESTION};
+use crate::common::{QUESTION, Running, config, user, with};
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
 
 /// A template with what templates of models have: roles, a switch, no end behind a last answer.
-const TEMPLATE: &str =
-    "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% if not loop.last %} {% endif %}\
+const TEMPLATE: &str = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% if not loop.last %} {% endif %}\
     {% endfor %}{% if add_generation_prompt %} [assistant]\
     {% if enable_thinking is defined and not enable_thinking %} no thoughts{% endif %}{% endif %}";
 
@@ -100,15 +99,19 @@ fn prompts_of_megabytes_are_refused_unread() {
         assert!(message.contains("100000 parts"), "{message}");
     }
     let tokens = json!({"tokens": vec![5; 500_000]});
-    assert!(server
-        .post("/detokenize", &tokens)
-        .error(400)
-        .contains("500000"));
+    assert!(
+        server
+            .post("/detokenize", &tokens)
+            .error(400)
+            .contains("500000")
+    );
     let tokens = json!({"prompt": vec![5; 500_000]});
-    assert!(server
-        .post(COMPLETIONS, &tokens)
-        .error(400)
-        .contains("500000 tokens"));
+    assert!(
+        server
+            .post(COMPLETIONS, &tokens)
+            .error(400)
+            .contains("500000 tokens")
+    );
     // More than fits, and not much more: it is counted.
     let long = "apples and pears ".repeat(500);
     let counted = server.ask("/tokenize", &json!({"prompt": long}));
@@ -177,9 +180,11 @@ fn a_system_message_that_is_left_out_is_told() {
     let (chunks, done) = server.stream(CHAT, &body);
     assert!(done);
     assert_eq!(chunks[0]["warnings"], told["warnings"]);
-    assert!(chunks[1..]
-        .iter()
-        .all(|chunk| chunk.get("warnings").is_none()));
+    assert!(
+        chunks[1..]
+            .iter()
+            .all(|chunk| chunk.get("warnings").is_none())
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Streams hold what whole answers hold.
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::common::{user, Running, QUESTION};
+use crate::common::{QUESTION, Running, user};
 
 fn joined(chunks: &[Value], index: usize) -> String {
     let choices = chunks
@@ -49,9 +49,11 @@ fn chunks_add_up_to_the_answer() {
     );
     assert!(others.iter().all(|chunk| chunk["usage"].is_null()));
     assert!(others.iter().all(|chunk| chunk["id"] == last["id"]));
-    assert!(chunks
-        .iter()
-        .all(|chunk| chunk["object"] == "chat.completion.chunk"));
+    assert!(
+        chunks
+            .iter()
+            .all(|chunk| chunk["object"] == "chat.completion.chunk")
+    );
 }
 
 #[test]

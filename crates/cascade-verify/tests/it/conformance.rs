@@ -9,7 +9,7 @@ use cascade_core::{
     Distribution, Draft, LevelId, NodeId, Proposal, Proposed, RandomSource, Scores, SeededRandom,
     TokenId, TokenTree,
 };
-use cascade_verify::{greedy, sampled, Lenience, LeniencePolicy, ReviewRule, Rule, Verdict};
+use cascade_verify::{Lenience, LeniencePolicy, ReviewRule, Rule, Verdict, greedy, sampled};
 use proptest::prelude::*;
 
 /// Where a node comes from.

@@ -1,7 +1,7 @@
 //! Greedy review over chains and trees, strict and lenient.
 
 use cascade_core::{Draft, GatheredProbs, LevelId, Proposal, Proposed, Scores, TokenId, TokenTree};
-use cascade_verify::{greedy, Lenience, LeniencePolicy};
+use cascade_verify::{Lenience, LeniencePolicy, greedy};
 use proptest::prelude::*;
 
 const STATISTICAL: Proposal = Proposal::PointMass;
@@ -159,9 +159,11 @@ fn nothing_is_excused_without_a_number() {
     );
     assert!(nan.kept.is_empty());
     let without = Scores::default().with_argmax(vec![9, 4]);
-    assert!(greedy::review(&one, None, &without, leniences(5.0, 5.0))
-        .kept
-        .is_empty());
+    assert!(
+        greedy::review(&one, None, &without, leniences(5.0, 5.0))
+            .kept
+            .is_empty()
+    );
 }
 
 proptest! {

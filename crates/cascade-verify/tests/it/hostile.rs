@@ -7,7 +7,7 @@ use cascade_core::{
     Distribution, Draft, Error, LevelId, Matrix, Proposal, Proposed, Result, Sampling,
     SeededRandom, TokenId,
 };
-use cascade_verify::{sampled, Lenience, LeniencePolicy, RowDistributions, Rule, SampledRows};
+use cascade_verify::{Lenience, LeniencePolicy, RowDistributions, Rule, SampledRows, sampled};
 
 fn distribution(weights: &[f64]) -> Arc<Distribution> {
     Arc::new(Distribution::new(weights.to_vec()).unwrap())

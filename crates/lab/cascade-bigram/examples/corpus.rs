@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use cascade_bigram::corpus::{Corpus, Options, Skip};
 use cascade_bigram::Result;
+use cascade_bigram::corpus::{Corpus, Options, Skip};
 
 fn main() {
     let mut files: Vec<_> = std::env::args().skip(1).collect();

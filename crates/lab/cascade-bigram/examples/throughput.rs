@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cascade_bigram::corpus::{Corpus, Options};
-use cascade_bigram::{build, Job, Memory, Status};
+use cascade_bigram::{Job, Memory, Status, build};
 use cascade_core::Fingerprint;
 use cascade_ngram::NgramLimits;
 use tokenizers::Tokenizer;

@@ -8,12 +8,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use crate::merge::{Merge, FAN_IN};
+use crate::merge::{FAN_IN, Merge};
 use crate::output::{replace, with_suffix};
 use crate::run::{Run, RunReader, RunWriter};
 use crate::{Error, ErrorKind, Result};

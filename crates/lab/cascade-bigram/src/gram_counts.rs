@@ -4,7 +4,7 @@ use cascade_core::TokenId;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::grams::{token_key, Count};
+use crate::grams::{Count, token_key};
 
 /// Bytes for each bucket of the map when its counts are sorted: of the bucket, with a byte of
 /// control, and of the sorted copy. While the map grows it takes less.

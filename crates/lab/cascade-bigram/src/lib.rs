@@ -39,7 +39,7 @@ mod sentences;
 mod source;
 
 pub use build::build;
-pub use compare::{compare, Agreement, Band};
+pub use compare::{Agreement, Band, compare};
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use finished::is_result_of;
 pub use job::{Encode, Job, Status, Summary};

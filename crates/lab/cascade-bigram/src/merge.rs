@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::grams::Count;
 use crate::Result;
+use crate::grams::Count;
 
 /// At most this many lists are merged at once: each takes a buffer and an open file.
 pub(crate) const FAN_IN: usize = 64;

@@ -116,7 +116,7 @@ impl RunReader {
             let mut byte = [0];
             match self.source.read_exact(&mut byte) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(self.damaged("it is cut off"))
+                    return Err(self.damaged("it is cut off"));
                 }
                 result => result.map_err(Error::read(&self.path))?,
             }

@@ -7,11 +7,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cascade_bigram::{build, compare, BoxError, ErrorKind, Job, Memory, Status, Summary};
-use cascade_core::fs::Output;
+use cascade_bigram::{BoxError, ErrorKind, Job, Memory, Status, Summary, build, compare};
 use cascade_core::Fingerprint;
+use cascade_core::fs::Output;
 use cascade_ngram::{NgramLimits, NgramTable};
-use rand::{rngs::StdRng, Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Letters are tokens, and so are pairs of vowels: a vocabulary of a few hundred.
 const VOCAB_SIZE: usize = 400;

@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cascade_bigram::corpus::{Corpus, Options, Progress, RawDocument, Skip};
 use cascade_bigram::Result;
+use cascade_bigram::corpus::{Corpus, Options, Progress, RawDocument, Skip};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::stdout;
 
-use terminal_size::{terminal_size_of, Width};
+use terminal_size::{Width, terminal_size_of};
 
 /// The columns of the terminal that standard output is, if it is one.
 pub(crate) fn width() -> Option<usize> {

@@ -18,7 +18,7 @@ mod tune;
 use std::ffi::OsString;
 
 use anyhow::Result;
-use cascade_cli::program::{at_most, bounded, CommandLine, Everywhere};
+use cascade_cli::program::{CommandLine, Everywhere, at_most, bounded};
 use cascade_cli::{
     args, bench, costs, given, help, inputs, interrupt, job, manual, models, outputs,
 };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_config::{Config, CostFile, Drafter};
 use cascade_engine::RowTimes;
 use cascade_traces::trace::Trace;

@@ -11,15 +11,15 @@ use cascade_config::{
 };
 use cascade_engine::{Cascade, Options};
 use cascade_traces::trace::{
-    recorded_target, replay, replay_options, replay_warnings, replayed_json, totals_json,
-    FirstPicks, Record, Tallies, Tally, Trace,
+    FirstPicks, Record, Tallies, Tally, Trace, recorded_target, replay, replay_options,
+    replay_warnings, replayed_json, totals_json,
 };
 use clap::Args;
 
 use crate::args::ScheduleArg;
 use crate::exit::ExitCode;
 use crate::progress::Progress;
-use crate::terminal::{grouped, Out};
+use crate::terminal::{Out, grouped};
 use crate::{interrupt, job, terminal};
 
 mod assumed;

@@ -5,16 +5,16 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_eval::DataSource;
 use cascade_reproduce::report::{Machine, Manifest};
 use cascade_reproduce::{
-    check_folder, claim, merge, report, report_ewif, Choice, Definition, Error, Experiment, Kind,
-    Reported, Shard,
+    Choice, Definition, Error, Experiment, Kind, Reported, Shard, check_folder, claim, merge,
+    report, report_ewif,
 };
 use cascade_traces::trace::Trace;
 use clap::{Args, Subcommand};

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_models::parse_device;
 use cascade_traces::trace::Trace;
@@ -13,7 +13,7 @@ use cascade_traces::{
 };
 use clap::{Args, Subcommand};
 
-use crate::bench::options::{bandwidth, known, load_options, of_shape, ShapeArgs};
+use crate::bench::options::{ShapeArgs, bandwidth, known, load_options, of_shape};
 use crate::exit::ExitCode;
 use crate::{bench, interrupt, job, terminal};
 

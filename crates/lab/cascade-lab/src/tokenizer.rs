@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_core::Fingerprint;
 use cascade_models::{HubOptions, ModelSource, Tokenizer};
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::{batch_size, JobArgs};
+use crate::args::{JobArgs, batch_size};
 use crate::exit::ExitCode;
 
 #[derive(Debug, Subcommand)]

@@ -8,14 +8,14 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result, ensure};
 use cascade_config::trained::{ClassifierFile, ClassifierSettings};
-use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
+use cascade_config::{AssembleOptions, DeviceSpec, ModelPool, Neural, model_source};
 use cascade_models::{DType, HubOptions, LoadedModel};
 use cascade_reproduce::report::Evidence;
-use cascade_traces::trace::{check_family, Trace};
+use cascade_traces::trace::{Trace, check_family};
 use cascade_traces::train::{
-    baselines, examples, Choice, Output, Plan, Quality, Settings, Split, Training,
+    Choice, Output, Plan, Quality, Settings, Split, Training, baselines, examples,
 };
 use clap::{Args, Subcommand};
 use jiff::Timestamp;

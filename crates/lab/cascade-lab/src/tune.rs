@@ -181,7 +181,7 @@ impl TuneArgs {
     ) -> Result<Times> {
         match &self.costs {
             Costs::Given(costs) => {
-                return Times::given(costs, drafters, self.row_cost).context("--costs")
+                return Times::given(costs, drafters, self.row_cost).context("--costs");
             }
             Costs::Files(files) => return recorded::times(files, config, trace),
             Costs::Parameters | Costs::Measured => {}

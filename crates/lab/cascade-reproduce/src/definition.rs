@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
-use cascade_config::{from_yaml, LARGEST_CONFIG};
+use cascade_config::{LARGEST_CONFIG, from_yaml};
 use serde::{Deserialize, Serialize};
 
 use crate::draft_rule::{DraftRule, Network, TrainedName};

@@ -2,7 +2,7 @@
 
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Manifest, Plot, Report, Table};
 use crate::reporting::Reported;
-use crate::theory::{table1, ModelSizes, Table1Row};
+use crate::theory::{ModelSizes, Table1Row, table1};
 use crate::{Definition, Result};
 
 /// What is said of the costs.

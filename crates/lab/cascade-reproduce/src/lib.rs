@@ -41,7 +41,7 @@ pub use plan::Plan;
 pub use prompts::Choice;
 pub use record::Run;
 pub use regression::Decomposition;
-pub use reporting::{report, Reported};
+pub use reporting::{Reported, report};
 pub use results::{check_folder, claim, is_written, merge};
 pub use runner::{Experiment, Shard};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Evidence, Sha256, Weights};
-use crate::results::{write, Contents};
+use crate::results::{Contents, write};
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
 use crate::{Definition, Error, ErrorKind, Kind, Result, Role, Variant};

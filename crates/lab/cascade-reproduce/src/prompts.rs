@@ -7,11 +7,11 @@ use cascade_config::CostFile;
 use cascade_core::{Architecture, Prompt, TokenId};
 use cascade_engine::{Finish, GenerationOutput};
 use cascade_eval::{
-    seed_of_turn, DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample,
-    Sample, Selection,
+    DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
+    seed_of_turn,
 };
 use cascade_models::HubOptions;
-use cascade_traces::trace::{limit, Record, Trace};
+use cascade_traces::trace::{Record, Trace, limit};
 
 use crate::models::Models;
 use crate::plan::{Asked, Suite};

@@ -39,8 +39,8 @@ mod sample;
 mod table;
 mod text;
 
-pub(crate) use document::is_part;
 pub use document::Report;
+pub(crate) use document::is_part;
 pub use evidence::Evidence;
 pub use figure::{Figure, Interval};
 pub use manifest::{Machine, Manifest, Sha256, Weights};

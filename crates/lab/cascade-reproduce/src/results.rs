@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, LARGEST_OWN, PLAN};
+use crate::plan::{LARGEST_OWN, PLAN, Plan};
 use crate::record::{Run, Walltime};
-use crate::report::{is_part, Sha256};
-use crate::samples::{Samples, SAMPLES};
+use crate::report::{Sha256, is_part};
+use crate::samples::{SAMPLES, Samples};
 use crate::{Definition, Error, ErrorKind, Result};
 
 /// The file of records.

@@ -19,7 +19,7 @@ use crate::plan::Plan;
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
 use crate::report::{Evidence, Sha256};
-use crate::results::{refuse_others, write_forward_seconds, Lines, Results, COSTS};
+use crate::results::{COSTS, Lines, Results, refuse_others, write_forward_seconds};
 use crate::sampled::SamplingSetting;
 use crate::samples::{self, Sampled, Samples};
 use crate::trained::TrainedRules;

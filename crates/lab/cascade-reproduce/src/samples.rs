@@ -9,7 +9,7 @@ use cascade_engine::GenerationOutput;
 use cascade_models::Tokenizer;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, LARGEST_OWN};
+use crate::plan::{LARGEST_OWN, Plan};
 use crate::prompts::Ready;
 use crate::results::{line, read, write};
 use crate::token_texts::token_texts;

@@ -36,9 +36,9 @@ mod systems;
 mod table1;
 
 pub use estimate::{Estimate, Tally};
-pub use search::{best_horizontal, best_speculative, best_vertical, Best};
+pub use search::{Best, best_horizontal, best_speculative, best_vertical};
 pub use systems::{
-    simulate, AcceptanceRate, CostCoefficient, Drafter, Horizontal, Segment, Simulated,
-    Speculative, Step, System, Vertical,
+    AcceptanceRate, CostCoefficient, Drafter, Horizontal, Segment, Simulated, Speculative, Step,
+    System, Vertical, simulate,
 };
-pub use table1::{table1, ModelSizes, Table1Row};
+pub use table1::{ModelSizes, Table1Row, table1};

@@ -12,9 +12,9 @@ use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, Virtual
 use serde::{Serialize, Serializer};
 
 use crate::ratio::ByRecord;
-use crate::trace::{recorded_target, replay, Oracle, OracleText, Provenance, Record, Trace};
+use crate::trace::{Oracle, OracleText, Provenance, Record, Trace, recorded_target, replay};
 use crate::tune::Times;
-use crate::{error, Result};
+use crate::{Result, error};
 
 /// Seconds of a forward of one row of the target; only ratios are reported.
 const FORWARD: f64 = 1e-3;

@@ -30,4 +30,4 @@ pub use step_bench::{
     StepTimes, TimedTarget, Walltime,
 };
 pub use swi::{CostError, CostTable};
-pub use word_problems::{share_interval, Phase, SetReport, WordProblems, WordProblemsReport};
+pub use word_problems::{Phase, SetReport, WordProblems, WordProblemsReport, share_interval};

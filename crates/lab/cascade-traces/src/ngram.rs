@@ -4,9 +4,9 @@
 //! what the target would have said after rejected tokens, so drafters that learn from that draft
 //! without it here.
 
-use cascade_ngram::max_gram_tree::fit::{Fitter, Foreseen};
-use cascade_ngram::max_gram_tree::Weights;
 use cascade_ngram::MaxGramTree;
+use cascade_ngram::max_gram_tree::Weights;
+use cascade_ngram::max_gram_tree::fit::{Fitter, Foreseen};
 use serde::Serialize;
 
 use crate::trace::Record;

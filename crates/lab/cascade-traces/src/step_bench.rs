@@ -15,11 +15,11 @@ use cascade_models::Model;
 use serde::Serialize;
 
 use crate::trace::{
-    replay_timed, LookupLog, Record, Simulation, StepCost, TimedReplayScorer, Trace, TraceScorer,
+    LookupLog, Record, Simulation, StepCost, TimedReplayScorer, Trace, TraceScorer, replay_timed,
 };
 use cascade_eval::median;
 
-use crate::{error, Error, Result};
+use crate::{Error, Result, error};
 
 /// A neural drafter of a shape, which is right as often as one that was measured elsewhere.
 #[derive(Clone, Debug, PartialEq, Serialize)]

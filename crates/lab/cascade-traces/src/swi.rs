@@ -54,7 +54,9 @@ pub enum CostError {
         cost: f64,
     },
     /// No model was called.
-    #[error("no model was called, so there is nothing to divide by; a generation without a token has no SWI")]
+    #[error(
+        "no model was called, so there is nothing to divide by; a generation without a token has no SWI"
+    )]
     NoCalls,
 }
 

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use statrs::distribution::{Beta, ContinuousCDF};
 
 use crate::trace::{FirstToken, Header, Record, Recorder, Subject, Trace, TraceScorer};
-use crate::{error, Result};
+use crate::{Result, error};
 
 /// An evaluation of a configuration's target and of each of its drafters alone.
 pub struct WordProblems<'a> {

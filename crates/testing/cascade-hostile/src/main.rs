@@ -6,13 +6,13 @@
 //! too long.
 
 use std::fs;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use cascade_hostile::{mutations, Reader, READERS};
+use cascade_hostile::{READERS, Reader, mutations};
 
 /// The longest that one reader may take with one file, in a debug build on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -9,13 +9,13 @@ use cascade_config::trained::{ClassifierFile, HeadFolder};
 use cascade_config::{Config, Content, CostFile, PromptTemplate, Turns};
 use cascade_engine::CLASSIFIER_FEATURES;
 use cascade_eval::{Dataset, Selection};
-use cascade_models::{load, LoadOptions, LoadedModel, ModelSource, Tokenizer};
+use cascade_models::{LoadOptions, LoadedModel, ModelSource, Tokenizer, load};
 use cascade_ngram::{MaxGramTree, MaxGramTreeConfig, NgramTable, Weights};
 use cascade_reproduce::report::Manifest;
-use cascade_reproduce::theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
+use cascade_reproduce::theory::rejection::{LARGEST_CHAIN, Markov, expected_rejections};
 use cascade_reproduce::{Definition, Plan};
-use cascade_traces::trace::spec_bench::Answers;
 use cascade_traces::trace::Trace;
+use cascade_traces::trace::spec_bench::Answers;
 
 use crate::Reader;
 

@@ -101,11 +101,13 @@ fn every_reader_has_examples_of_its_own() {
 fn of_what_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    assert!(Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap()
-        .success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let devices = ["/dev/zero", "/dev/urandom", "/dev/full"].map(PathBuf::from);
     let mut all = vec![pipe, folder.path().to_owned()];
     all.extend(devices);

@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{Result, bail, ensure};
 use cascade_config::model_source;
 use cascade_eval::{CheckedForward, Compared, ForwardCheck};
-use cascade_models::{load, DType, Device, LoadOptions, Session};
+use cascade_models::{DType, Device, LoadOptions, Session, load};
 use serde::Serialize;
 
 use super::super::options::{layer_of_shape, load_options};
-use super::{check_scores, ModelArgs};
+use super::{ModelArgs, check_scores};
 
 /// How far logits in bf16 may be from those of the CPU, root mean squares: sums of thousands of
 /// products of numbers of 8 bits, in other orders.

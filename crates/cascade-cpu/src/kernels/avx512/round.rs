@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::activations::{scale_of, usable, Q8, Q8K};
+use crate::activations::{Q8, Q8K, scale_of, usable};
 
 /// 16 of the values.
 #[inline]

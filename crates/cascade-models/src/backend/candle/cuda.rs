@@ -1,7 +1,7 @@
 //! NVIDIA GPUs: how candle's device is opened, and what candle does not tell of it.
 #![allow(unsafe_code)]
 
-use candle_core::cuda_backend::cudarc::driver::{result, sys, CudaContext, DriverError};
+use candle_core::cuda_backend::cudarc::driver::{CudaContext, DriverError, result, sys};
 use candle_core::{Device, Error, Result};
 
 /// Opens the GPU with this number.

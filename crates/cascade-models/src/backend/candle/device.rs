@@ -2,8 +2,8 @@
 
 use candle_core::Device;
 
-use crate::memory::{self, FreeMemory, MemoryLimit};
 use crate::DeviceSpec;
+use crate::memory::{self, FreeMemory, MemoryLimit};
 
 /// A device that candle computes on. Clones are one device.
 #[derive(Clone, Debug)]

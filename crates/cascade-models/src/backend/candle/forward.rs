@@ -1,11 +1,11 @@
 //! Rows of one text on their way through the layers, in candle's tensors.
 
-use candle_core::{DType, Device, Error, Result, Tensor, D};
+use candle_core::{D, DType, Device, Error, Result, Tensor};
 use cascade_core::HiddenLayer;
 
+use super::Candle;
 use super::cache::CandleCache;
 use super::weights::{Linear, Matrix, Norm, Rotary};
-use super::Candle;
 use crate::backend::host::{HostRows, PerWindow};
 use crate::backend::network::Wanted;
 use crate::backend::{Activation, AttentionSpan, Forward, QkTransform};

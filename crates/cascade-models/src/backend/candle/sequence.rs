@@ -2,14 +2,14 @@
 
 use cascade_core::{HiddenStates, Matrix, Result, Scores, TokenId};
 
+use super::Candle;
 use super::cache::CandleCache;
 use super::forward::{CandleForward, Outputs};
-use super::Candle;
 use crate::backend::host::HostRows;
 use crate::backend::network::{NewRows, Read, Sequence, Wanted};
 use crate::backend::{BackendNetwork, CacheShape};
 use crate::plan::Plan;
-use crate::{readout, Error};
+use crate::{Error, readout};
 
 /// Rows appended to a network on one of candle's devices.
 #[derive(Debug)]

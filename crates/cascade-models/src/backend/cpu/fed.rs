@@ -3,7 +3,7 @@
 use cascade_core::{HiddenLayer, HiddenLayers};
 use cascade_cpu::Cache;
 
-use super::{run, Cpu, CpuForward, Map, Norm};
+use super::{Cpu, CpuForward, Map, Norm, run};
 use crate::backend::host::{HostInput, HostRows, SourceCache};
 use crate::backend::network::Wanted;
 use crate::backend::{ModelInfo, Vocabulary};

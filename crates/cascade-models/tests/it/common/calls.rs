@@ -1,8 +1,8 @@
 //! Random calls of a scorer.
 
 use cascade_core::{RowDetail, TokenId, TokenTree, Want};
-use rand::rngs::StdRng;
 use rand::Rng;
+use rand::rngs::StdRng;
 
 use super::tiny::random_tokens;
 

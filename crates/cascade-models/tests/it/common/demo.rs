@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cascade_models::{load, DType, Device, LoadOptions, Model, ModelSource};
-use safetensors::tensor::TensorView;
+use cascade_models::{DType, Device, LoadOptions, Model, ModelSource, load};
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 use tempfile::TempDir;
 
 /// The folder of a demo checkpoint.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use candle_core::{safetensors, Device, Tensor};
+use candle_core::{Device, Tensor, safetensors};
 use cascade_core::TokenId;
 use cascade_models::{Result, WeightSource};
 

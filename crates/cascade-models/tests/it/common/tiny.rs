@@ -6,7 +6,7 @@ use cascade_core::{Scorer, TokenId};
 use cascade_models::{DType, Device, Model, Result, Session, WeightSource};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 pub(crate) const VOCABULARY: TokenId = 11;
 

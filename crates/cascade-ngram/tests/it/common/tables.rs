@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cascade_core::Fingerprint;
 use cascade_ngram::{NgramLimits, NgramRows, NgramTable, Provenance, Source};
 use safetensors::Dtype;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 pub(crate) fn fingerprint() -> Fingerprint {
     Fingerprint::from_stored("sha256:test")

@@ -3,12 +3,12 @@
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};
-use cascade_verify::{sampled, LeniencePolicy, Rule};
+use cascade_verify::{LeniencePolicy, Rule, sampled};
 
-use crate::exact::cascade::leniences;
-use crate::exact::drafting::{all_drafts, Drafts, Shape};
-use crate::exact::language::{Cast, Language};
 use crate::exact::TOLERANCE;
+use crate::exact::cascade::leniences;
+use crate::exact::drafting::{Drafts, Shape, all_drafts};
+use crate::exact::language::{Cast, Language};
 
 const STRICT: LeniencePolicy = LeniencePolicy::STRICT;
 

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use cascade_core::{Distribution, Draft, NodeId, Proposal, RandomSource, TokenId, TokenTree};
-use cascade_verify::{sampled, Lenience, LeniencePolicy, Rule, Verdict};
+use cascade_verify::{Lenience, LeniencePolicy, Rule, Verdict, sampled};
 
-use crate::exact::drafting::{all_drafts, proposed, Drafts, Shape};
+use crate::exact::TOLERANCE;
+use crate::exact::drafting::{Drafts, Shape, all_drafts, proposed};
 use crate::exact::joint::{emitted, strict_error};
 use crate::exact::language::{Cast, Language};
 use crate::exact::strict::fits;
-use crate::exact::TOLERANCE;
 
 /// The proposals that the larger drafter reports.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cascade_core::{Distribution, Draft, NodeId, Proposal, RandomSource, TokenId, TokenTree};
 use cascade_verify::Rule;
 
-use crate::exact::cascade::{leniences, PassedOn, Reviewing};
-use crate::exact::drafting::{all_drafts, Drafts, Shape};
+use crate::exact::cascade::{PassedOn, Reviewing, leniences};
+use crate::exact::drafting::{Drafts, Shape, all_drafts};
 use crate::exact::joint::{error_of, strict_error};
 use crate::exact::language::{Cast, Family};
 use crate::exact::{CAUGHT, TOLERANCE};

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use cascade_core::{
     Distribution, Draft, NodeId, Noise, Proposal, RandomSource, SeededRandom, TokenId,
 };
-use cascade_verify::{coupled, Lenience, LeniencePolicy};
+use cascade_verify::{Lenience, LeniencePolicy, coupled};
 
 use crate::exact::drafting::proposed;
-use crate::exact::joint::{emitted, Joint};
-use crate::exact::language::{joined, Cast, Family, Language};
+use crate::exact::joint::{Joint, emitted};
+use crate::exact::language::{Cast, Family, Language, joined};
 use crate::exact::{CAUGHT, TOLERANCE};
 
 /// Positions of a text.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cascade_core::toy::{outcomes, Exhaustive};
+use cascade_core::toy::{Exhaustive, outcomes};
 use cascade_core::{
     Distribution, Draft, LevelId, NodeId, Proposal, Proposed, RandomSource, TokenId,
 };
 
-use crate::exact::language::{joined, Language};
+use crate::exact::language::{Language, joined};
 
 /// A way to draft from one or several languages.
 #[derive(Clone, Copy, Debug, PartialEq)]

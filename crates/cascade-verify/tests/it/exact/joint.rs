@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Draft, RandomSource, TokenId};
-use cascade_verify::{sampled, LeniencePolicy, Rule, Verdict};
+use cascade_verify::{LeniencePolicy, Rule, Verdict, sampled};
 
 use crate::exact::drafting::Drafts;
 use crate::exact::language::Language;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};
-use cascade_verify::{sampled, LeniencePolicy, Rule};
+use cascade_verify::{LeniencePolicy, Rule, sampled};
 
 use crate::exact::cascade::leniences;
-use crate::exact::drafting::{all_drafts, Drafts, Shape};
+use crate::exact::drafting::{Drafts, Shape, all_drafts};
 use crate::exact::joint::{emitted, error_of};
 use crate::exact::language::{Cast, Family, Language};
 use crate::exact::strict::fits;

@@ -1,13 +1,13 @@
 //! A strict review emits the target's own joint distribution, whatever was drafted and however.
 
-use cascade_core::toy::outcomes;
 use cascade_core::TokenId;
-use cascade_verify::{sampled, LeniencePolicy, ReviewRule, Rule};
+use cascade_core::toy::outcomes;
+use cascade_verify::{LeniencePolicy, ReviewRule, Rule, sampled};
 
-use crate::exact::drafting::{all_drafts, Shape};
-use crate::exact::joint::{emitted, strict_error, Joint};
-use crate::exact::language::Cast;
 use crate::exact::TOLERANCE;
+use crate::exact::drafting::{Shape, all_drafts};
+use crate::exact::joint::{Joint, emitted, strict_error};
+use crate::exact::language::Cast;
 
 /// Whether a rule is exact for drafts of a shape.
 pub(crate) fn fits(rule: Rule, shape: Shape) -> bool {

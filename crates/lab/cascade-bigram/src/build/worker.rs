@@ -1,13 +1,13 @@
 //! A thread that counts.
 
 use std::io;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Scope};
 
 use cascade_core::TokenId;
-use crossbeam_channel::{bounded, Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::{Message, Report};
 use crate::checkpoint::RunFolder;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread;
 
 use bzip2::{Decompress, Status};
-use crossbeam_channel::{bounded, Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use memchr::memmem::Finder;
 
 use crate::corpus::read_once;
@@ -214,7 +214,7 @@ impl Bz2Reader {
             match self.pieces.recv() {
                 Ok(piece) => self.take(piece?),
                 Err(_) if self.decoder.within_stream() => {
-                    return Err(io::ErrorKind::UnexpectedEof.into())
+                    return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 Err(_) => return Ok(None),
             }

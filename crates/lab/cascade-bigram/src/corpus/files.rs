@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec;
 
 use cascade_core::fs::Inflation;
 
-use crate::corpus::bz2::{is_bzip2, Bz2Reader};
+use crate::corpus::bz2::{Bz2Reader, is_bzip2};
 use crate::corpus::document::RawDocument;
 use crate::corpus::jsonl::JsonlReader;
 use crate::corpus::parquet::ParquetReader;

@@ -1,12 +1,12 @@
 //! Parquet shards: the string column `text`.
 
 use std::fs::File;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::Ordering::Relaxed;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parquet::basic::Type;
-use parquet::column::reader::{get_typed_column_reader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};

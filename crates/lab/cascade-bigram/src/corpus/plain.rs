@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use crate::Result;
 use crate::corpus::document::RawDocument;
 use crate::corpus::lines::Lines;
-use crate::Result;
 
 /// A document is ended at the end of a line when it has become this long, in bytes, so that text
 /// without blank lines is read in bounded memory.

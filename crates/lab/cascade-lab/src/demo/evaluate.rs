@@ -3,16 +3,16 @@
 use std::io::Write;
 use std::num::NonZeroUsize;
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_config::{AssembleOptions, Config, DeviceSpec, PromptTemplate};
-use cascade_eval::problems::{Kind, Split};
 use cascade_eval::ProblemSet;
+use cascade_eval::problems::{Kind, Split};
 use cascade_reproduce::report::{Evidence, Figure, Figures, Table};
 use cascade_traces::trace::FirstToken;
-use cascade_traces::{share_interval, Phase, SetReport, WordProblems, WordProblemsReport};
+use cascade_traces::{Phase, SetReport, WordProblems, WordProblemsReport, share_interval};
 use clap::Args;
 
-use crate::args::{batch_size, ModelArgs};
+use crate::args::{ModelArgs, batch_size};
 use crate::exit::ExitCode;
 use crate::fold::{self, folded};
 use crate::models::configuration;

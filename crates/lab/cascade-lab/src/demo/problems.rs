@@ -6,7 +6,7 @@ use anyhow::Result;
 use cascade_eval::problems::{Kind, Problem, Split};
 use cascade_eval::{ProblemSet, PromptTemplate};
 use clap::Args;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::exit::ExitCode;
 use crate::terminal;

@@ -5,13 +5,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config};
 use cascade_traces::trace::Trace;
 use cascade_traces::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
 use clap::Args;
 
-use super::{replay_warnings, ReplayArgs};
+use super::{ReplayArgs, replay_warnings};
 use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::{bounded, interrupt, recorded, terminal};
@@ -120,7 +120,9 @@ impl AssumedArgs {
         ];
         match needing.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) if !self.is_asked_for() => {
-                bail!("{flag} compares times: say what forwards cost, by --row-cost, --row-times or --costs")
+                bail!(
+                    "{flag} compares times: say what forwards cost, by --row-cost, --row-times or --costs"
+                )
             }
             _ => Ok(()),
         }
@@ -192,7 +194,8 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
         report.config,
         if together { " of one text" } else { "" },
         match (by_cost, &args.row_times[..]) {
-            (true, _) => "each further row of a forward adds the share above the column of a forward of one row",
+            (true, _) =>
+                "each further row of a forward adds the share above the column of a forward of one row",
             (false, []) => "forwards take the times of the files",
             (false, _) => "forwards take these times by rows",
         }

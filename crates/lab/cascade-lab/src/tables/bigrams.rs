@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::io::Write;
 
-use anyhow::{bail, Context, Result};
-use cascade_core::fs::Existing;
+use anyhow::{Context, Result, bail};
 use cascade_core::TokenId;
+use cascade_core::fs::Existing;
 use cascade_models::Tokenizer;
-use cascade_ngram::{import_json, NgramMetadata, NgramTable, Provenance};
+use cascade_ngram::{NgramMetadata, NgramTable, Provenance, import_json};
 
 use super::args::{ImportArgs, ShowArgs};
 use super::text::{asked, name, open, show_agreement, show_metadata};

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_bigram::corpus::Skip;
 use cascade_bigram::{Error, ErrorKind, Job, Memory, Status, Summary};
-use cascade_core::fs::{Existing, Output};
 use cascade_core::Fingerprint;
+use cascade_core::fs::{Existing, Output};
 use cascade_ngram::{NgramLimits, NgramTable};
 
 use super::args::{BuildArgs, InputArgs, TableArgs};

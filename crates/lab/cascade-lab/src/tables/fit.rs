@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
-use cascade_core::fs::Existing;
+use anyhow::{Context, Result, bail};
 use cascade_core::Fingerprint;
-use cascade_ngram::max_gram_tree::fit::Fitter;
+use cascade_core::fs::Existing;
 use cascade_ngram::max_gram_tree::Weights;
+use cascade_ngram::max_gram_tree::fit::Fitter;
 use cascade_ngram::{MaxGramTree, MaxGramTreeConfig};
 use cascade_traces::ngram::{Fitted, Fitting, Judged, Likelihood};
 use cascade_traces::trace::{Record, Trace, Traces};

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_bigram::{Agreement, Band};
 use cascade_core::TokenId;
 use cascade_models::Tokenizer;
@@ -87,7 +87,9 @@ fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
         return Ok(id);
     }
     let Some(tokenizer) = tokenizer else {
-        bail!("to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id with --id");
+        bail!(
+            "to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id with --id"
+        );
     };
     if let Some(id) = tokenizer.token_to_id(text) {
         return Ok(id);

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use anyhow::Result;
 use cascade_reproduce::theory::{
-    simulate, AcceptanceRate, Best, CostCoefficient, Drafter, Simulated, System,
+    AcceptanceRate, Best, CostCoefficient, Drafter, Simulated, System, simulate,
 };
 use clap::Args;
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cascade_reproduce::theory::rejection::{Markov, LARGEST_CHAIN};
 use cascade_reproduce::theory::AcceptanceRate;
+use cascade_reproduce::theory::rejection::{LARGEST_CHAIN, Markov};
 use clap::Args;
 
 /// A random chain.

@@ -1,9 +1,9 @@
 //! Expected speedups of drafting, by formula and by simulation.
 
-use anyhow::{ensure, Result};
+use anyhow::{Result, ensure};
 use cascade_reproduce::theory::{
-    best_horizontal, best_speculative, best_vertical, Drafter, Horizontal, Segment, Speculative,
-    Vertical,
+    Drafter, Horizontal, Segment, Speculative, Vertical, best_horizontal, best_speculative,
+    best_vertical,
 };
 
 use super::args::{HorizontalArgs, SpeculativeArgs, VerticalArgs};

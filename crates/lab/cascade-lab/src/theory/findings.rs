@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Result};
+use anyhow::{Result, bail};
 use cascade_models::DeviceSpec;
 use cascade_reproduce::report::{
-    refuse_foreign, Evidence, Figure, Figures, Manifest, Plot, Report, Table,
+    Evidence, Figure, Figures, Manifest, Plot, Report, Table, refuse_foreign,
 };
 use cascade_reproduce::theory::Estimate;
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
 use crate::fold::{self, folded};

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
 use cascade_reproduce::theory::rejection::{
-    expected_over_acceptance, AcceptMore, OverAcceptance, Player,
+    AcceptMore, OverAcceptance, Player, expected_over_acceptance,
 };
 use clap::Args;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{compared, figures, largest, record, Captioned, OutputArgs, Row, Study};
+use super::findings::{Captioned, OutputArgs, Row, Study, compared, figures, largest, record};
 
 #[derive(Debug, Args)]
 pub(crate) struct FrontArgs {

@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
-use cascade_reproduce::theory::mdp::{
-    expected_time, simulate_policy, Costs, Played, Policy, Solution,
-};
 use cascade_reproduce::theory::CostCoefficient;
+use cascade_reproduce::theory::mdp::{
+    Costs, Played, Policy, Solution, expected_time, simulate_policy,
+};
 use clap::Args;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
 use super::findings::{
-    compared, figures, largest, record, simulated, Captioned, OutputArgs, Row, Study,
+    Captioned, OutputArgs, Row, Study, compared, figures, largest, record, simulated,
 };
 
 #[derive(Debug, Args)]

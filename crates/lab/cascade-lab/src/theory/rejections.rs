@@ -4,17 +4,17 @@ use std::num::NonZeroUsize;
 
 use anyhow::Result;
 use cascade_reproduce::report::{Axis, Evidence, Figure, Line, Plot, Table};
-use cascade_reproduce::theory::rejection::{
-    expected_batch_limit, expected_batch_rejections, expected_rejections, AcceptMore, Player,
-    Rejections,
-};
 use cascade_reproduce::theory::Estimate;
+use cascade_reproduce::theory::rejection::{
+    AcceptMore, Player, Rejections, expected_batch_limit, expected_batch_rejections,
+    expected_rejections,
+};
 use clap::Args;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
 use super::findings::{
-    compared, figure, figures, record, Captioned, OutputArgs, Row, Study, NORMAL,
+    Captioned, NORMAL, OutputArgs, Row, Study, compared, figure, figures, record,
 };
 
 #[derive(Debug, Args)]

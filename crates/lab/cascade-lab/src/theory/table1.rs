@@ -4,9 +4,9 @@ use std::io::Write;
 use std::num::NonZeroU64;
 
 use anyhow::Result;
-use cascade_reproduce::theory::{table1, Horizontal, ModelSizes, Table1Row};
+use cascade_reproduce::theory::{Horizontal, ModelSizes, Table1Row, table1};
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::args::{OutputArgs, Table1Args};
 use super::report::with_error;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use cascade_core::fs::{Existing, Output};
 use cascade_core::Architecture;
+use cascade_core::fs::{Existing, Output};
 use cascade_engine::Options;
 use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_models::Tokenizer;

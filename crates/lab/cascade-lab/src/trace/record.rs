@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::DeviceSpec;
 use cascade_core::fs::{Existing, Output, OutputError};
 use cascade_core::{Prompt, TextCodec, TokenId};
 use cascade_engine::Rule;
-use cascade_eval::{seed_of_turn, Dataset};
+use cascade_eval::{Dataset, seed_of_turn};
 use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
 use cascade_traces::error;
-use cascade_traces::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
+use cascade_traces::trace::{Header, NEAR_TIE, Record, Recorder, Subject, Summary, Writer};
 
 use super::RecordArgs;
 use crate::args::InputArgs;

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::model_source;
 use cascade_core::Sampling;
-use cascade_models::{load, parse_cache_type, CacheType, Session};
-use cascade_traces::trace::{check_family, Bounds, ExpectedAcceptance, Predicted, Record, Trace};
+use cascade_models::{CacheType, Session, load, parse_cache_type};
+use cascade_traces::trace::{Bounds, ExpectedAcceptance, Predicted, Record, Trace, check_family};
 use clap::Args;
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascade_traces::error;
-use cascade_traces::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
-use serde_json::{json, Value};
+use cascade_traces::trace::{Header, NEAR_TIE, Quantiles, Reader, Summary};
+use serde_json::{Value, json};
 
 use crate::terminal;
 use crate::terminal::grouped;

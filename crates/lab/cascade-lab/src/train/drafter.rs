@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::TokenId;
 use cascade_models::{DType, HeadBasis, LoadedModel};
-use cascade_traces::trace::{check_family, Trace};
+use cascade_traces::trace::{Trace, check_family};
 use cascade_traces::train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterTraining, Plan};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;

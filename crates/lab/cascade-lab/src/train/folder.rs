@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_reproduce::report::is_result_file;
 use cascade_traces::train::{Epoch, Fit, Network};
 use serde_json::json;

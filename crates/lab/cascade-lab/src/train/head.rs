@@ -8,9 +8,9 @@ use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_core::Sampling;
 use cascade_models::DType;
 use cascade_reproduce::report::Evidence;
-use cascade_traces::trace::{check_family, RecordedSampling, Trace};
+use cascade_traces::trace::{RecordedSampling, Trace, check_family};
 use cascade_traces::train::{
-    baselines, HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Plan, Teacher,
+    HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Plan, Teacher, baselines,
 };
 use clap::Args;
 use jiff::Timestamp;
@@ -192,7 +192,11 @@ impl HeadArgs {
             what: "head",
             drafter,
             // With a target's probabilities, acceptances are drawn by them along the recorded text.
-            evidence: if drawn { Evidence::Simulated } else { Evidence::Replayed },
+            evidence: if drawn {
+                Evidence::Simulated
+            } else {
+                Evidence::Replayed
+            },
             cost: self.cost,
             stops: format!(
                 "A draft stops where a token of it is rejected with more than {:.1}, after {} to {} tokens.",

@@ -8,7 +8,7 @@ use cascade_config::DeviceSpec;
 use cascade_reproduce::report::{Axis, Evidence, Figure, Figures, Line, Plot, Report, Table};
 use cascade_traces::train::{Epoch, Prediction, Quality};
 use jiff::Timestamp;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::fold::{self, folded};
 use crate::{reproduce, terminal};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::report::evidence::Evidence;
-use crate::report::manifest::{Manifest, MANIFEST};
+use crate::report::manifest::{MANIFEST, Manifest};
 use crate::report::plot::Plot;
 use crate::report::sample::Sample;
 use crate::report::table::Table;

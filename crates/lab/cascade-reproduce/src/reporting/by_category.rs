@@ -1,10 +1,10 @@
 //! Drafters side by side, by category: tokens per forward, and walltime where the target ran.
 
-use super::data::{Data, Sheet, INTERVALS};
-use super::{notes, Made};
+use super::data::{Data, INTERVALS, Sheet};
+use super::{Made, notes};
+use crate::Result;
 use crate::record::Run;
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
-use crate::Result;
 
 /// What drafters are compared by.
 struct Measure {

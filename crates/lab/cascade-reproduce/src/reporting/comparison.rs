@@ -2,10 +2,10 @@
 
 use cascade_traces::CostTable;
 
-use super::data::{Data, Ratio, Sheet, INTERVALS};
-use super::{notes, Made};
+use super::data::{Data, INTERVALS, Ratio, Sheet};
+use super::{Made, notes};
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
-use crate::variant::{names, Setting};
+use crate::variant::{Setting, names};
 use crate::{Metric, Result, Row, Variant};
 
 /// A line of a table: one variant of a row, or a row that has none.

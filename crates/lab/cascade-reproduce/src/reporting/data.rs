@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cascade_eval::{median, Bootstrap, Endings};
+use cascade_eval::{Bootstrap, Endings, median};
 use cascade_traces::CostTable;
 
 use crate::plan::Plan;
 use crate::record::Run;
 use crate::report::Figure;
-use crate::results::{forward_seconds, walltimes, Results};
+use crate::results::{Results, forward_seconds, walltimes};
 use crate::{Definition, Metric, Result, Variant};
 
 /// How intervals are made, as tables say it.
@@ -122,7 +122,9 @@ impl Data {
             self.answered(),
             first.id,
             difference.at,
-            difference.gap.map_or_else(|| "unknown".to_owned(), |gap| format!("{gap}")),
+            difference
+                .gap
+                .map_or_else(|| "unknown".to_owned(), |gap| format!("{gap}")),
         ))
     }
 

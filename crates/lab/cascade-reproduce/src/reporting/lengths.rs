@@ -14,8 +14,8 @@ mod speed;
 mod splits;
 
 use self::group::Group;
-use super::data::Data;
 use super::Made;
+use super::data::Data;
 use crate::Result;
 
 pub(super) fn made(data: &Data) -> Result<Made> {

@@ -1,9 +1,9 @@
 //! Acceptance by position in the draft (Figure 2).
 
-use super::data::{Data, Sheet, INTERVALS};
-use super::{notes, Made};
-use crate::report::{Axis, Figure, Figures, Line, Plot, Table};
+use super::data::{Data, INTERVALS, Sheet};
+use super::{Made, notes};
 use crate::Result;
+use crate::report::{Axis, Figure, Figures, Line, Plot, Table};
 
 pub(super) fn made(data: &Data) -> Result<Made> {
     let mut made = Made::default();

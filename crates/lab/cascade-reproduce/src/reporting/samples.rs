@@ -5,9 +5,9 @@ use std::path::Path;
 use cascade_core::LevelId;
 
 use super::data::Data;
+use crate::Result;
 use crate::report::{Report, Sample};
 use crate::samples::{Sampled, Samples};
-use crate::Result;
 
 /// Adds the samples that a folder keeps of one variant: the given one, or that of most drafters. A
 /// variant with wrong outputs has none.

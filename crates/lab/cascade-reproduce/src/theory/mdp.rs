@@ -24,8 +24,8 @@ mod solution;
 use crate::theory::CostCoefficient;
 use crate::{Error, Result};
 
-pub use play::{simulate_policy, Played};
-pub use solution::{expected_time, Solution};
+pub use play::{Played, simulate_policy};
+pub use solution::{Solution, expected_time};
 
 /// The time of a forward of the drafter, in forwards of the target, and the longest draft.
 #[derive(Clone, Copy, Debug, PartialEq)]

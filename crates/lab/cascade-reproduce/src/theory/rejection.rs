@@ -26,10 +26,10 @@ mod over;
 mod pair;
 mod play;
 
-pub use chain::{Markov, LARGEST_CHAIN};
+pub use chain::{LARGEST_CHAIN, Markov};
 pub use expected::{
-    expected_batch_limit, expected_batch_rejections, expected_over_acceptance, expected_rejections,
-    OverAcceptance, Rejections,
+    OverAcceptance, Rejections, expected_batch_limit, expected_batch_rejections,
+    expected_over_acceptance, expected_rejections,
 };
 pub use over::{AcceptMore, OverAccepted};
 pub use pair::Pair;

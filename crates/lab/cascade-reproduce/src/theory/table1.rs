@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 
 use crate::theory::{
-    best_horizontal, AcceptanceRate, Best, CostCoefficient, Drafter, Horizontal, Segment, System,
+    AcceptanceRate, Best, CostCoefficient, Drafter, Horizontal, Segment, System, best_horizontal,
 };
 
 /// Parameters of the models of Table 1. The costs are their ratios.

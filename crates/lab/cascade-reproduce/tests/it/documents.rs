@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use cascade_core::LevelId;
+use cascade_reproduce::ErrorKind;
 use cascade_reproduce::report::{
     Axis, Bars, Evidence, Figure, Figures, Line, Machine, Manifest, Plot, Report, Sample, Sha256,
     Table, Weights,
 };
-use cascade_reproduce::ErrorKind;
 use proptest::prelude::*;
-use quick_xml::events::Event;
 use quick_xml::Reader;
+use quick_xml::events::Event;
 
 fn golden(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -210,9 +210,10 @@ fn hostile_text_stays_text() {
     assert!(!html.contains("<script") && !html.contains("</script>") && !html.contains("<img"));
     assert_eq!(html.matches("</style>").count(), 1);
     assert!(html.contains("␀⟨U+202E⟩&quot;'&amp;amp;"));
-    assert!(html
-        .chars()
-        .all(|c| c == '\n' || c == '\t' || !c.is_control()));
+    assert!(
+        html.chars()
+            .all(|c| c == '\n' || c == '\t' || !c.is_control())
+    );
 }
 
 #[test]
@@ -241,10 +242,12 @@ fn white_space_and_steps_are_kept() {
     assert!(html.contains(&format!(
         "title=\"level 0, step 1\">{marked}</span></span><span class=\"step\">"
     )));
-    assert!(report("")
-        .to_html()
-        .unwrap()
-        .contains("<span class=\"nothing\"></span>"));
+    assert!(
+        report("")
+            .to_html()
+            .unwrap()
+            .contains("<span class=\"nothing\"></span>")
+    );
     let unnamed = vec![vec![("a".to_owned(), LevelId(1))]];
     let target = vec!["target".to_owned()];
     let error = Sample::new("S", Evidence::Measured, "", target, unnamed).unwrap_err();

@@ -10,7 +10,7 @@ use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree
 use cascade_engine::Options;
 use cascade_eval::DataSource;
 use cascade_ngram::{MaxGram, PromptLookup};
-use cascade_reproduce::{merge, Choice, Definition, Error, ErrorKind, Experiment, Reported, Shard};
+use cascade_reproduce::{Choice, Definition, Error, ErrorKind, Experiment, Reported, Shard, merge};
 use cascade_traces::trace::{Finish, Header, Record, Trace};
 use serde_json::Value;
 
@@ -551,9 +551,10 @@ fn a_replay_counts_as_a_direct_comparison_does() {
             "{}",
             runs[1].id
         );
-        assert!(runs
-            .iter()
-            .all(|run| run.tokens == record.output.len() as u64 && run.differs.is_none()));
+        assert!(
+            runs.iter()
+                .all(|run| run.tokens == record.output.len() as u64 && run.differs.is_none())
+        );
     }
     let reported = reported(folder.path());
     let markdown = reported.tables[0].to_markdown();

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 use cascade_config::AssembleOptions;
-use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
+use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
+use cascade_engine::{CLASSIFIER_FEATURES, ClassifierWeights, HeadWeights};
 use cascade_reproduce::report::Table;
 use cascade_reproduce::{
-    merge, Choice, Decomposition, Definition, Error, ErrorKind, Experiment, Kind, Metric, Reported,
-    Run,
+    Choice, Decomposition, Definition, Error, ErrorKind, Experiment, Kind, Metric, Reported, Run,
+    merge,
 };
 use cascade_traces::trace::Trace;
 
@@ -456,10 +456,12 @@ fn recordings_are_replayed_with_max_gram() {
     assert!((found - tokens as f64 / time).abs() < 1e-9, "{best:?}");
     let lengths = table(&reported, "lengths of the oracle").to_markdown();
     assert!(lengths.contains("problems, times\\_as\\_many"), "{lengths}");
-    assert!(reported
-        .tables
-        .iter()
-        .all(|table| !table.title().contains("regression")));
+    assert!(
+        reported
+            .tables
+            .iter()
+            .all(|table| !table.title().contains("regression"))
+    );
 }
 
 #[test]

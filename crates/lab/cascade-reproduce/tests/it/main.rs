@@ -14,7 +14,7 @@ use std::path::Path;
 
 use cascade_config::Config;
 use cascade_reproduce::report::{Machine, Manifest};
-use cascade_reproduce::{report, Error, Experiment, Reported, Run};
+use cascade_reproduce::{Error, Experiment, Reported, Run, report};
 
 /// The configuration of the embedded T5 family.
 fn demo() -> Config {

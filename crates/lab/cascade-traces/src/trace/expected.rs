@@ -11,7 +11,7 @@ use cascade_engine::{Cascade, GenerationOutput, Options, Role};
 use cascade_eval::Bootstrap;
 
 use super::along::{along, at_once, logits};
-use super::{replay_with, Record};
+use super::{Record, replay_with};
 
 /// Bounds of a figure: equal where it is known exactly, which it is up to the tokens that were not
 /// recorded.

@@ -2,9 +2,9 @@
 
 use cascade_engine::{Cascade, Options};
 
-use super::{replay, Record};
-use crate::ratio::ByRecord;
+use super::{Record, replay};
 use crate::Result;
+use crate::ratio::ByRecord;
 
 /// Drafts whose first token the target kept, and all drafts, by record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +21,7 @@ impl FirstToken {
         let steps = generation.steps.iter();
         let drafts: Vec<_> = steps.filter(|step| step.drafted > 0).collect();
         let kept = drafts.iter().filter(|step| step.accepted > 0).count();
-        self.0 .0.push((kept as f64, drafts.len() as f64));
+        self.0.0.push((kept as f64, drafts.len() as f64));
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use cascade_core::fs::Output;
 
 use super::writer::{check_name, line};
 use super::{Header, Reader, Record};
-use crate::{error, Error, Result};
+use crate::{Error, Result, error};
 
 /// A recording of a target. Every record is consistent with the header: its tokens are in the
 /// vocabulary, its prompt is where the architecture expects it, and nothing follows an end token.

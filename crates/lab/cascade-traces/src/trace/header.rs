@@ -334,7 +334,7 @@ impl Header {
 /// [`Architecture`] by its name.
 mod architecture {
     use cascade_core::Architecture;
-    use serde::{de::Error, Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub(super) fn serialize<S: Serializer>(
         architecture: &Architecture,

@@ -2,8 +2,8 @@
 
 use cascade_core::{Error, Result, Scorer, TokenId, Want};
 
-use super::along::{along, at_once, logits};
 use super::Record;
+use super::along::{along, at_once, logits};
 use crate::ratio::ByRecord;
 
 /// Probabilities that a model gives the tokens of recorded outputs, each after the prompt and the

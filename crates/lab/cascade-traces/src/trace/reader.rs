@@ -3,13 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use cascade_core::fs::{read_line, Compressed, Inflated, MIB, UTF8_MARK};
+use cascade_core::fs::{Compressed, Inflated, MIB, UTF8_MARK, read_line};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
 use super::header::{FORMAT, VERSION};
 use super::{Header, Record};
-use crate::{error, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, error};
 
 /// The longest first line that is read. It describes the recording, in less than a thousand bytes.
 pub const LONGEST_HEADER: u64 = MIB;

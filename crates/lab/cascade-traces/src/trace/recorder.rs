@@ -8,7 +8,7 @@ use cascade_engine::{Cascade, Event, Options};
 
 use super::meter::{Measure, Measured, Meter};
 use super::{Finish, Record, Subject};
-use crate::{error, Result};
+use crate::{Result, error};
 
 /// Decodes with a target alone and records its output. It uses the plain decoding of the engine, so
 /// a record ends exactly where a cascade with this target ends: at an end token, at a stop

@@ -3,7 +3,7 @@
 use cascade_engine::{Cascade, GenerationOutput, Options, StepReport};
 
 use super::Record;
-use crate::{error, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, error};
 
 /// How many tokens a replay may generate if `max_new_tokens` are requested: no more than were
 /// recorded, unless the recorded text is complete. (The limit also affects the length of drafts

@@ -3,10 +3,10 @@
 
 use cascade_config::Config;
 use cascade_engine::{GenerationOutput, Options, Rule};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use super::{name_of_target, FirstPicks, Record, Tallies, Tally, Trace};
-use crate::{error, Error, Result};
+use super::{FirstPicks, Record, Tallies, Tally, Trace, name_of_target};
+use crate::{Error, Result, error};
 
 /// The options of a replay: those of the configuration, which may not sample otherwise than the
 /// recording did.

@@ -5,7 +5,7 @@ use cascade_engine::Rule;
 use serde::{Deserialize, Serialize};
 
 use super::Record;
-use crate::{error, Result};
+use crate::{Result, error};
 
 /// Probabilities of a row sum to 1 up to rounding.
 const ROUNDING: f64 = 1e-6;
@@ -110,10 +110,10 @@ pub(super) fn problem_of_top(
         (None, None) => return None,
         (Some(most), Some(rows)) => (most, rows),
         (Some(_), None) => {
-            return Some("\"top\" is missing: the header has \"top_probabilities\"".into())
+            return Some("\"top\" is missing: the header has \"top_probabilities\"".into());
         }
         (None, Some(_)) => {
-            return Some("\"top\", but no \"top_probabilities\" in the header".into())
+            return Some("\"top\", but no \"top_probabilities\" in the header".into());
         }
     };
     if rows.len() != record.output.len() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cascade_config::Target;
 use cascade_core::{
-    common_prefix, Matrix, Observation, Result, RowDetail, Scorer, ScorerInfo, Scores, TokenId,
-    TokenTree, Want,
+    Matrix, Observation, Result, RowDetail, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    common_prefix,
 };
 
 use super::{Record, Trace};

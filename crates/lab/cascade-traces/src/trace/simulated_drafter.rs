@@ -5,8 +5,8 @@ use cascade_core::{
     SeededRandom, TokenId, TokenTree, Want,
 };
 
-use super::scorer::RecordPosition;
 use super::TraceScorer;
+use super::scorer::RecordPosition;
 use crate::{Error, ErrorKind};
 
 /// Lets a live model compute every forward, but drafts what a trace's target said, with a stated

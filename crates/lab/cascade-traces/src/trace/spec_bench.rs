@@ -13,7 +13,7 @@ use cascade_eval::{PromptTemplate, Sample};
 use serde::Deserialize;
 
 use super::{Finish, Header, Record, Trace};
-use crate::{error, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, error};
 
 /// The largest file of answers that is read; Spec-Bench's take 1 MB.
 pub const LARGEST_ANSWERS: u64 = 1 << 30;
@@ -116,7 +116,7 @@ impl Answers {
             other => {
                 return Err(format!(
                     "\"question_id\" is {other}; give a number or a string"
-                ))
+                ));
             }
         };
         let choice = line

@@ -5,7 +5,7 @@ use std::path::Path;
 use cascade_core::Fingerprint;
 
 use super::{Record, Trace};
-use crate::{error, Result};
+use crate::{Result, error};
 
 /// Traces of one tokenizer, one at least.
 #[derive(Clone, Debug, PartialEq)]

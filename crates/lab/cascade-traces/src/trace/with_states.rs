@@ -9,8 +9,8 @@ use cascade_core::{
 };
 use cascade_models::LoadedModel;
 
-use super::{followed, Record, Trace, TraceScorer};
-use crate::{error, Error, ErrorKind};
+use super::{Record, Trace, TraceScorer, followed};
+use crate::{Error, ErrorKind, error};
 
 /// Tokens of a record that the model reads in one forward.
 const AT_ONCE: usize = 256;

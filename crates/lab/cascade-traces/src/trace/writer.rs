@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Header, Reader, Record};
-use crate::{error, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, error};
 
 /// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so a
 /// killed process loses at most the record in progress. While a writer is open, no other writer can

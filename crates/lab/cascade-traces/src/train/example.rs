@@ -1,12 +1,12 @@
 //! What there is to learn from.
 
 use cascade_core::Scorer;
-use cascade_engine::{classifier_features, CLASSIFIER_FEATURES, CLASSIFIER_WANT};
-use rand::seq::SliceRandom;
+use cascade_engine::{CLASSIFIER_FEATURES, CLASSIFIER_WANT, classifier_features};
 use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::trace::{along, Record};
+use crate::trace::{Record, along};
 use crate::train::{Error, Result};
 
 /// Tokens that are scored in one forward.

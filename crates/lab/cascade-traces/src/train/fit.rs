@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use candle_core::Tensor;
-use rand::seq::SliceRandom;
 use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
-use crate::train::checkpoint::{self, wrong, State};
+use crate::train::checkpoint::{self, State, wrong};
 use crate::train::error::ErrorKind;
-use crate::train::optimiser::{cosine, Parameter};
+use crate::train::optimiser::{Parameter, cosine};
 use crate::train::{Error, Result};
 
 /// What a network learns, and from what.

@@ -30,13 +30,13 @@ mod optimiser;
 mod quality;
 mod training;
 
-pub use choice::{baselines, Accepted, Choice, Prediction};
+pub use choice::{Accepted, Choice, Prediction, baselines};
 pub use drafter::{
     DraftAcceptance, Drafter, DrafterFile, DrafterKind, DrafterSettings, DrafterTexts,
     DrafterTraining, Position, Text,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use example::{examples, Example, Output, Split};
+pub use example::{Example, Output, Split, examples};
 pub use fit::{Epoch, Fit, Network, Plan};
 pub use head::{
     Head, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Teacher,

@@ -1,13 +1,13 @@
 //! The training of a classifier.
 
 use candle_core::{Device, Tensor};
-use cascade_engine::{ClassifierWeights, CLASSIFIER_FEATURES};
+use cascade_engine::{CLASSIFIER_FEATURES, ClassifierWeights};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
-use crate::train::fit::{check_classes, check_counts, check_rates, digits, Fit, Network, Plan};
-use crate::train::quality::{all, Quality};
+use crate::train::fit::{Fit, Network, Plan, check_classes, check_counts, check_rates, digits};
+use crate::train::quality::{Quality, all};
 use crate::train::{Example, Result, Split};
 
 /// How to train.

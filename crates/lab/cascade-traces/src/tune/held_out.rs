@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::search::best_alone;
 use super::simulate::{Prediction, Recordings, Setting};
 use super::{Space, Tuner};
-use crate::ratio::ByRecord;
-use crate::trace::{replay, Record, TraceScorer};
 use crate::Result;
+use crate::ratio::ByRecord;
+use crate::trace::{Record, TraceScorer, replay};
 
 /// What a way of drafting did on each half: replayed, not measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,8 +14,8 @@ use cascade_core::{
 };
 use cascade_engine::{AssumedTime, Cascade, CascadeBuilder, VirtualClock};
 
-use super::recording::{Recorded, Recording};
 use super::Times;
+use super::recording::{Recorded, Recording};
 use crate::trace::NO_TOKEN;
 
 /// Tokens before the text: one, since a decoder-only model needs something to continue.

@@ -4,8 +4,8 @@ use cascade_engine::{Convention, KMatrix, Lenience, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::simulate::{Prediction, Recordings, Setting};
 use super::Times;
+use super::simulate::{Prediction, Recordings, Setting};
 
 /// The search space.
 #[derive(Clone, Debug, PartialEq)]
@@ -349,12 +349,14 @@ mod tests {
         let free = search(&recordings, &space, &cheap).unwrap();
         assert!(free[0].swi > 3.0, "{}", free[0].swi);
         let drafting = |c: &Candidate| c.prediction.drafting_per_token(&[1.0, 0.001, 0.001]);
-        assert!(free
-            .windows(2)
-            .all(|pair| drafting(&pair[1]) < drafting(&pair[0])));
-        assert!(free
-            .windows(2)
-            .all(|pair| pair[1].speedup <= pair[0].speedup));
+        assert!(
+            free.windows(2)
+                .all(|pair| drafting(&pair[1]) < drafting(&pair[0]))
+        );
+        assert!(
+            free.windows(2)
+                .all(|pair| pair[1].speedup <= pair[0].speedup)
+        );
     }
 
     #[test]

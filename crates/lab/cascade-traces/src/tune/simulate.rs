@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_engine::{Clock, GenerationOutput, KMatrix, Lenience, Options, VirtualClock};
 
 use super::recording::{Recorded, Recording};
-use super::{recorded, Times};
+use super::{Times, recorded};
 
 /// The settings of a cascade that a search varies.
 #[derive(Clone, Debug, PartialEq)]

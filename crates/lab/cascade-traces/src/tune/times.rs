@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cascade_config::DrafterModel;
 use cascade_engine::{AssumedTimes, RowTimes, VirtualClock, VirtualText};
-use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost};
+use cascade_eval::{ForwardBench, ForwardClock, ForwardCost, steady_times};
 use cascade_models::LoadedModel;
 
 use crate::{Error, ErrorKind, Result};

@@ -10,11 +10,11 @@ use serde::{Serialize, Serializer};
 use super::halves::halves;
 use super::held_out::{Compared, HeldOut, Outcome};
 use super::recording::Recording;
-use super::search::{search, Candidate};
+use super::search::{Candidate, search};
 use super::simulate::{Recordings, Setting};
 use super::{Space, Times};
-use crate::trace::{check_family, Record, Trace};
-use crate::{error, Error, Result};
+use crate::trace::{Record, Trace, check_family};
+use crate::{Error, Result, error};
 
 /// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;

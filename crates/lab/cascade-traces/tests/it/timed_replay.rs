@@ -8,7 +8,7 @@ use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_eval::ErrorKind;
 use cascade_ngram::MaxGram;
 use cascade_traces::trace::{
-    replay, replay_timed, LookupLog, SimulatedDrafter, TimedReplayScorer, Trace, TraceScorer,
+    LookupLog, SimulatedDrafter, TimedReplayScorer, Trace, TraceScorer, replay, replay_timed,
 };
 
 use crate::toy_trace;

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    seed_of, Architecture, Budget, Decoding, Drafter, Fingerprint, Prompt, Scorer, TokenId,
-    TokenTree, Want,
+    Architecture, Budget, Decoding, Drafter, Fingerprint, Prompt, Scorer, TokenId, TokenTree, Want,
+    seed_of,
 };
 use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
 use cascade_eval::{Error, ErrorKind};
 use cascade_ngram::{MaxGram, PromptLookup};
 use cascade_traces::trace::{
-    replay, Bounds, ExpectedAcceptance, Finish, FirstPicks, Header, Reader, Record, Recorder,
-    Subject, Tallies, Trace, TraceScorer, Writer, NO_TOKEN,
+    Bounds, ExpectedAcceptance, Finish, FirstPicks, Header, NO_TOKEN, Reader, Record, Recorder,
+    Subject, Tallies, Trace, TraceScorer, Writer, replay,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -325,10 +325,12 @@ fn the_recorded_target_refuses_what_was_not_recorded() {
         assert!(found.contains(expected), "{found}, not {expected}");
     }
     assert!(scorer.set_source(&[1]).is_err());
-    assert!(TraceScorer::new(record(Architecture::EncoderDecoder, 6))
-        .unwrap()
-        .set_source(&[])
-        .is_err());
+    assert!(
+        TraceScorer::new(record(Architecture::EncoderDecoder, 6))
+            .unwrap()
+            .set_source(&[])
+            .is_err()
+    );
 }
 
 #[test]
@@ -345,11 +347,13 @@ fn two_answers_to_one_prompt_are_a_contradiction() {
         ))
     };
     assert!(with(|_| {}).is_ok());
-    assert!(with(|record| {
-        record.output.pop();
-        record.margins = None;
-    })
-    .is_ok());
+    assert!(
+        with(|record| {
+            record.output.pop();
+            record.margins = None;
+        })
+        .is_ok()
+    );
     let error = with(|record| record.output[2] = (record.output[2] + 1) % 2).unwrap_err();
     assert!(
         error

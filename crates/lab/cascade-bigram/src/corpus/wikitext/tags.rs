@@ -42,17 +42,14 @@ static TAGS: LazyLock<HashMap<&str, Tag>> = LazyLock::new(|| {
 
 // A name that is not here is text: "<someone@example.org>".
 
-const INLINE: &str =
-    "a abbr b bdi bdo big cite code data del dfn em font i img ins kbd languages mark nobr \
+const INLINE: &str = "a abbr b bdi bdo big cite code data del dfn em font i img ins kbd languages mark nobr \
      noinclude onlyinclude q rb rbc rp rt rtc ruby s samp section small span strike strong \
      sub sup time translate tt tvar u var wbr";
 
-const BLOCK: &str =
-    "blockquote br caption center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p poem tbody td \
+const BLOCK: &str = "blockquote br caption center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p poem tbody td \
      tfoot th thead tr ul";
 
-const DROP: &str =
-    "categorytree ce charinsert chem dynamicpagelist gallery graph hiero imagemap includeonly \
+const DROP: &str = "categorytree ce charinsert chem dynamicpagelist gallery graph hiero imagemap includeonly \
      indicator inputbox mapframe maplink math phonos ref references rss score script style \
      templatedata templatestyles timeline";
 

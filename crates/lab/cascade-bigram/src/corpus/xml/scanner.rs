@@ -119,7 +119,7 @@ impl<R: Read> Scanner<R> {
         loop {
             match reader.read_event() {
                 Ok(Event::Start(tag)) => {
-                    return Ok(["mediawiki", "page"].contains(&tag.name().as_ref()))
+                    return Ok(["mediawiki", "page"].contains(&tag.name().as_ref()));
                 }
                 Ok(Event::Empty(_) | Event::Eof) | Err(_) => return Ok(false),
                 Ok(_) => {}

@@ -9,7 +9,7 @@ use cascade_traces::train::{DraftAcceptance, DrafterKind, Epoch};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::train::report::{losses, outputs, Told};
+use crate::train::report::{Told, losses, outputs};
 
 /// How acceptance was found.
 const REPLAYED: &str = "Drafts are chains of the head's most probable tokens behind every token of recorded outputs that are \

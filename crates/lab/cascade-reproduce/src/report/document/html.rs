@@ -1,10 +1,10 @@
 //! The report as one HTML file.
 
-use base64::prelude::{Engine, BASE64_STANDARD};
-use maud::{html, Markup, PreEscaped, DOCTYPE};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use super::{provenance, samples, Block, Report};
+use super::{Block, Report, provenance, samples};
 use crate::error::Result;
 use crate::report::plot::Plot;
 use crate::report::table::badge;

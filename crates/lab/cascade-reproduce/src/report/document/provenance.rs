@@ -1,6 +1,6 @@
 //! The provenance of figures, in HTML.
 
-use maud::{html, Markup};
+use maud::{Markup, html};
 
 use crate::report::manifest::{Machine, Manifest, Weights};
 use crate::report::text::shown;

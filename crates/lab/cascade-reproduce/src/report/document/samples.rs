@@ -1,7 +1,7 @@
 //! Samples in HTML.
 
 use cascade_core::LevelId;
-use maud::{html, Markup};
+use maud::{Markup, html};
 
 use crate::report::sample::Sample;
 use crate::report::table::badge;

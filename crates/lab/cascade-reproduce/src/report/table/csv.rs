@@ -43,7 +43,7 @@ pub(super) fn repeated_key(all: &[Column]) -> Option<String> {
 fn columns(column: &Column) -> Vec<Vec<String>> {
     let figures = match column {
         Column::Labels { header, cells } => {
-            return vec![[vec![key(header)], cells.clone()].concat()]
+            return vec![[vec![key(header)], cells.clone()].concat()];
         }
         Column::Figures(figures) => figures,
     };

@@ -1,6 +1,6 @@
 //! Tables in HTML.
 
-use maud::{html, Markup};
+use maud::{Markup, html};
 
 use super::{Column, Figures, Table};
 use crate::report::evidence::Evidence;

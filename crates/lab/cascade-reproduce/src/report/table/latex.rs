@@ -1,6 +1,6 @@
 //! Tables in LaTeX.
 
-use super::{row, Column, Table};
+use super::{Column, Table, row};
 use crate::report::text::shown_line;
 
 impl Table {

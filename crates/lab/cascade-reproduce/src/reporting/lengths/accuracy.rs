@@ -5,7 +5,7 @@ use super::group::Group;
 use super::lines::{FigureOf, Line, Lines, Measure};
 use crate::record::Run;
 use crate::report::{Evidence, Figure, Figures, Table};
-use crate::{trained, Metric, Result, Row};
+use crate::{Metric, Result, Row, trained};
 
 /// Decisions of a run: after each drafted token but the last of a draft, to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

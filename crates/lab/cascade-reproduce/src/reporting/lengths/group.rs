@@ -101,20 +101,12 @@ impl Times {
 
     /// Milliseconds, or forwards of the target.
     pub(super) const fn unit(&self) -> &'static str {
-        if self.are_seconds {
-            "ms"
-        } else {
-            "forwards"
-        }
+        if self.are_seconds { "ms" } else { "forwards" }
     }
 
     /// In that unit.
     pub(super) fn scale(&self) -> f64 {
-        if self.are_seconds {
-            1e3
-        } else {
-            1.0
-        }
+        if self.are_seconds { 1e3 } else { 1.0 }
     }
 
     /// The time of a run by its counted forwards (SpecDec++, equation 3.1).

@@ -7,7 +7,7 @@ use super::super::notes;
 use super::group::Group;
 use crate::draft_rule::{Network, TrainedName};
 use crate::report::{Evidence, Figure, Figures, Table};
-use crate::{trained, HeldOut, PaperHead, Result};
+use crate::{HeldOut, PaperHead, Result, trained};
 
 /// `None` for an experiment that names no heads of the paper.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {

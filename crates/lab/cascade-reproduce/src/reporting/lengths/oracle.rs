@@ -1,6 +1,6 @@
 //! How many tokens an oracle drafts (DISCO, §2 and Table 2).
 
-use super::super::data::{Data, Sheet, INTERVALS};
+use super::super::data::{Data, INTERVALS, Sheet};
 use super::super::notes;
 use super::group::Group;
 use crate::record::Run;

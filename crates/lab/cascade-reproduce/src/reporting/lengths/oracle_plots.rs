@@ -4,9 +4,9 @@ use super::super::data::Data;
 use super::super::notes;
 use super::group::Group;
 use super::oracle;
+use crate::Result;
 use crate::record::Run;
 use crate::report::{Axis, Bars, Figure, Line, Plot};
-use crate::Result;
 
 /// Parts of an answer. The paper has 10,000, of more prompts.
 const PARTS: usize = 10;

@@ -5,10 +5,10 @@ use super::super::data::{Data, Ratio};
 use super::super::notes;
 use super::group::Group;
 use super::lines::{FigureOf, Lines, Measure};
+use crate::Result;
 use crate::record::Run;
 use crate::regression::Decomposition;
 use crate::report::{Axis, Evidence, Figure, Line, Plot, Table};
-use crate::Result;
 
 /// N_discarded / N.
 fn discard(group: &Group<'_>, variant: usize) -> Ratio {

@@ -1,7 +1,7 @@
 //! Times of forwards by regression (SpecDec++, Table 2).
 
 use super::super::data::Data;
-use super::group::{counted, Group};
+use super::group::{Group, counted};
 use super::lines::{Line, Lines};
 use crate::regression::ForwardTimes;
 use crate::report::{Evidence, Figure, Figures, Table};

@@ -167,8 +167,9 @@ mod tests {
         let fine: Vec<_> = (0..=10_000).map(|i| f64::from(i) / 10_000.0).collect();
         let coarse = Concave(simplified(fine.iter().map(|&s| (s, bend(s))).collect()));
         assert!(coarse.0.len() < 100, "{}", coarse.0.len());
-        assert!(fine
-            .iter()
-            .all(|&s| (coarse.at(s) - bend(s)).abs() <= TOLERANCE));
+        assert!(
+            fine.iter()
+                .all(|&s| (coarse.at(s) - bend(s)).abs() <= TOLERANCE)
+        );
     }
 }

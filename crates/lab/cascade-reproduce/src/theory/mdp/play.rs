@@ -4,9 +4,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{Costs, Policy};
+use crate::theory::Estimate;
 use crate::theory::estimate::Tally;
 use crate::theory::rejection::{Cumulative, Markov, Pair};
-use crate::theory::Estimate;
 use crate::{Error, Result};
 
 /// What a simulation of a policy found. All sequences have the same number of tokens.

@@ -1,7 +1,7 @@
 //! Times by formula: of fixed lengths, and of the best policy.
 
-use super::concave::Concave;
 use super::Costs;
+use super::concave::Concave;
 use crate::theory::rejection::{Markov, Pair};
 
 /// The expected time of the whole sequence, in forwards of the target, if every draft has `length`

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::chain::check_numbers;
 use super::{AcceptMore, Markov, Pair};
-use crate::theory::estimate::Tally;
 use crate::theory::Estimate;
+use crate::theory::estimate::Tally;
 use crate::{Error, Result};
 
 /// A chain and an algorithm, ready to be played: nothing is looked up in a formula.
@@ -146,10 +146,10 @@ impl Review {
         let (mut left, drafter): (Vec<f64>, Vec<f64>) = pair.tokens().unzip();
         let mut accept = Vec::new();
         for _ in 0..drafts.get() {
-            let rates =
-                left.iter()
-                    .zip(&drafter)
-                    .map(|(q, p)| if *p > 0.0 { (q / p).min(1.0) } else { 1.0 });
+            let rates = left
+                .iter()
+                .zip(&drafter)
+                .map(|(q, p)| if *p > 0.0 { (q / p).min(1.0) } else { 1.0 });
             accept.push(rates.collect());
             let residual: Vec<f64> = left
                 .iter()

@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use cascade_reproduce::theory::rejection::{
-    expected_batch_limit, expected_batch_rejections, expected_over_acceptance, expected_rejections,
-    AcceptMore, Markov, Player,
-};
-use cascade_reproduce::theory::Estimate;
 use cascade_reproduce::ErrorKind;
+use cascade_reproduce::theory::Estimate;
+use cascade_reproduce::theory::rejection::{
+    AcceptMore, Markov, Player, expected_batch_limit, expected_batch_rejections,
+    expected_over_acceptance, expected_rejections,
+};
 
 use super::{random_chain, rate};
 

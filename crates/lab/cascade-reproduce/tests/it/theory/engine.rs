@@ -5,7 +5,7 @@ use cascade_core::{
     TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, KMatrix, Options, Rule};
-use cascade_reproduce::theory::rejection::{expected_rejections, Markov, Pair};
+use cascade_reproduce::theory::rejection::{Markov, Pair, expected_rejections};
 use cascade_reproduce::theory::{Estimate, Tally};
 
 use super::{pair_after, random_chain};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use cascade_reproduce::theory::{
-    table1, Horizontal, ModelSizes, Segment, Speculative, System, Table1Row, Vertical,
+    Horizontal, ModelSizes, Segment, Speculative, System, Table1Row, Vertical, table1,
 };
 use proptest::prelude::*;
 

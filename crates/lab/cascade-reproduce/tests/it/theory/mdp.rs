@@ -1,10 +1,10 @@
 //! When to stop drafting: the best policy, fixed lengths, and runs of both.
 
 use cascade_reproduce::theory::mdp::{
-    expected_time, simulate_policy, Costs, Played, Policy, Solution,
+    Costs, Played, Policy, Solution, expected_time, simulate_policy,
 };
 use cascade_reproduce::theory::rejection::Markov;
-use cascade_reproduce::theory::{best_speculative, CostCoefficient, System};
+use cascade_reproduce::theory::{CostCoefficient, System, best_speculative};
 
 use super::{drafter, pair_after, random_chain as chain};
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use cascade_core::Distribution;
 use cascade_reproduce::theory::rejection::{
-    expected_batch_rejections, expected_rejections, AcceptMore, Markov, Pair,
+    AcceptMore, Markov, Pair, expected_batch_rejections, expected_rejections,
 };
 use cascade_reproduce::theory::{Speculative, System};
 use proptest::prelude::*;

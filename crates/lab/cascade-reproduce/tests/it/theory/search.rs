@@ -1,8 +1,8 @@
 //! The best lengths are those that trying all finds.
 
 use cascade_reproduce::theory::{
-    best_horizontal, best_speculative, best_vertical, Drafter, Horizontal, Segment, Speculative,
-    System, Vertical,
+    Drafter, Horizontal, Segment, Speculative, System, Vertical, best_horizontal, best_speculative,
+    best_vertical,
 };
 use proptest::prelude::*;
 

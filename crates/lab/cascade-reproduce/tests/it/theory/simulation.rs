@@ -1,8 +1,8 @@
 //! Systems played trial by trial agree with their formulas.
 
 use cascade_reproduce::theory::{
-    simulate, table1, Drafter, Horizontal, ModelSizes, Segment, Simulated, Speculative, System,
-    Vertical,
+    Drafter, Horizontal, ModelSizes, Segment, Simulated, Speculative, System, Vertical, simulate,
+    table1,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

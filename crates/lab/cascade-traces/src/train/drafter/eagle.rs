@@ -4,12 +4,12 @@ use candle_core::{Device, Tensor};
 use cascade_core::TokenId;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
+use super::Text;
 use super::layer::{Layer, LayerShape, Span, THETA};
 use super::tensors::{cross_entropy, linear, most_probable, smooth_l1, softmax};
 use super::training::{HeadNetwork, Shared};
-use super::Text;
 use crate::train::Result;
 
 /// Weight of the cross-entropy; that of the regression is 1.

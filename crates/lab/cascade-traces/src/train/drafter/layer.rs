@@ -4,7 +4,7 @@
 //! in step s − 1, beside the token behind that. So it attends to the rows of the first step up to
 //! r, and to the rows r of the steps between.
 
-use candle_core::{Device, Result, Tensor, D};
+use candle_core::{D, Device, Result, Tensor};
 
 use super::tensors::{linear, rms_norm, rotated, softmax};
 

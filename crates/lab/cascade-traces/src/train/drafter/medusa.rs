@@ -3,11 +3,11 @@
 use candle_core::{Device, Tensor};
 use cascade_core::TokenId;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
+use super::Text;
 use super::tensors::{cross_entropy_of, linear, most_probable};
 use super::training::{HeadNetwork, Shared};
-use super::Text;
 use crate::train::Result;
 
 /// Head k has this to the power k as its weight, counted from 1.

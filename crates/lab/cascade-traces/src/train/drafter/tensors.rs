@@ -1,6 +1,6 @@
 //! Operations that have gradients, made of those of the tensor library that do.
 
-use candle_core::{DType, Result, Tensor, D};
+use candle_core::{D, DType, Result, Tensor};
 
 /// ln softmax of each row.
 pub(super) fn log_softmax(rows: &Tensor) -> Result<Tensor> {

@@ -14,7 +14,7 @@ use super::eagle::Eagle;
 use super::layer::LayerShape;
 use super::medusa::Medusa;
 use super::{DrafterTexts, Text};
-use crate::train::fit::{check_counts, digits, mean_loss, Fit, Network, Plan};
+use crate::train::fit::{Fit, Network, Plan, check_counts, digits, mean_loss};
 use crate::train::{Error, Result};
 
 /// What kind of head is trained.

@@ -4,7 +4,7 @@ use cascade_engine::{AcceptanceHead, HeadWeights};
 use serde::Serialize;
 
 use super::HeadOutput;
-use crate::train::choice::{check, fastest, predict, Accepted, Classified, Drafted};
+use crate::train::choice::{Accepted, Classified, Drafted, check, fastest, predict};
 use crate::train::{Prediction, Result};
 
 /// The threshold of a head: drafts of 2 to 20 tokens end where the probability that one of them is

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{HeadExamples, HeadOutput};
 use crate::train::fit::{
-    check_classes, check_counts, check_rates, digits, mean_loss, Fit, Network, Plan,
+    Fit, Network, Plan, check_classes, check_counts, check_rates, digits, mean_loss,
 };
 use crate::train::{Quality, Result};
 

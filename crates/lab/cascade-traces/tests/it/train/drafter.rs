@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use cascade_core::{Prompt, TokenId};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_models::{
-    load_head, locate, DType, Device, HeadSession, LoadOptions, Model, ModelSource, WeightSource,
+    DType, Device, HeadSession, LoadOptions, Model, ModelSource, WeightSource, load_head, locate,
 };
 use cascade_traces::trace::{Record, Recorder, Subject};
 use cascade_traces::train::{
@@ -204,9 +204,11 @@ fn states_are_recorded_once_and_are_of_one_target() {
     };
     assert_eq!(numbers(&whole), numbers(&again));
     let tokens: Vec<TokenId> = whole.split.choice[0].tokens.clone();
-    assert!(records
-        .iter()
-        .any(|record| tokens.ends_with(&record.output)));
+    assert!(
+        records
+            .iter()
+            .any(|record| tokens.ends_with(&record.output))
+    );
     let refused = |records: &[Record], model: &Arc<Model>| {
         let (session, folder) = (&mut model.session(), folder.path());
         let found = DrafterTexts::record(session, None, records, folder, 5, || ());

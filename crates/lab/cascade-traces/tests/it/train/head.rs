@@ -4,8 +4,8 @@ use cascade_core::toy::ToyScorer;
 use cascade_core::{HiddenLayer, Sampling, Scorer, TokenId, TokenTree, Want};
 use cascade_traces::trace::Record;
 use cascade_traces::train::{
-    baselines, ErrorKind, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings,
-    HeadTraining, Plan, Split, Teacher,
+    ErrorKind, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Plan,
+    Split, Teacher, baselines,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

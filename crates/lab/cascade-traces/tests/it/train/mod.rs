@@ -5,12 +5,12 @@ mod head;
 
 use std::path::Path;
 
-use cascade_core::{toy::ToyScorer, Prompt};
-use cascade_engine::{Cascade, Options, CLASSIFIER_FEATURES};
+use cascade_core::{Prompt, toy::ToyScorer};
+use cascade_engine::{CLASSIFIER_FEATURES, Cascade, Options};
 use cascade_traces::trace::Record;
 use cascade_traces::train::{
-    baselines, examples, Choice, ErrorKind, Example, Fit, Network, Output, Quality, Result,
-    Settings, Split, Training,
+    Choice, ErrorKind, Example, Fit, Network, Output, Quality, Result, Settings, Split, Training,
+    baselines, examples,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
