@@ -120,7 +120,8 @@ pub struct StandIn {
     pub session: Arc<dyn Fn() -> Box<dyn Scorer + Send> + Send + Sync>,
 }
 
-/// What is made once for each key, and then shared.
+/// What is made for each key, and then shared. Threads that ask for the same new key at the same
+/// time each make it, and all get that of the first.
 struct Cache<K, T>(Mutex<Vec<(K, T)>>);
 
 impl<K: PartialEq, T: Clone> Cache<K, T> {
@@ -139,11 +140,16 @@ impl<K: PartialEq, T: Clone> Cache<K, T> {
         key: K,
         make: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let mut known = lock(&self.0);
-        if let Some((_, value)) = known.iter().find(|(known, _)| *known == key) {
-            return Ok(value.clone());
+        if let Some(value) = self.find(|known| *known == key) {
+            return Ok(value);
         }
+        // Not under the lock: who waits for the threads that pack weights may be given a task by
+        // them that asks for a model, too.
         let value = make()?;
+        let mut known = lock(&self.0);
+        if let Some((_, first)) = known.iter().find(|(known, _)| *known == key) {
+            return Ok(first.clone());
+        }
         known.push((key, value.clone()));
         Ok(value)
     }
