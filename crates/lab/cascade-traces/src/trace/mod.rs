@@ -100,5 +100,6 @@ pub use summary::{NEAR_TIE, Quantiles, Summary};
 pub use tally::{Calls, Tallies, Tally};
 pub use timed_replay::{LookupLog, TimedReplayScorer};
 pub use traces::Traces;
+pub(crate) use with_states::check_architecture;
 pub use with_states::{WithStates, check_family, recorded_target};
 pub use writer::Writer;

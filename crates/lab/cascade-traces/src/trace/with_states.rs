@@ -203,17 +203,35 @@ pub fn check_family(
     model: &LoadedModel,
     trace: &Trace,
 ) -> crate::Result<()> {
+    if model.tokenizer.fingerprint() != trace.header.tokenizer() {
+        let difference = format_args!("has another tokenizer than the target of {}", trace.label);
+        return Err(error::other_family(
+            format_args!("{what} {}", model.name),
+            difference,
+        ));
+    }
+    check_architecture(what, model, trace)
+}
+
+/// Refuses a model of another architecture than the recorded target, which has no source where the
+/// other needs one. `what` stands before its name.
+///
+/// # Errors
+/// [`ErrorKind::OtherModel`].
+pub(crate) fn check_architecture(
+    what: impl std::fmt::Display,
+    model: &LoadedModel,
+    trace: &Trace,
+) -> crate::Result<()> {
     let (found, needed) = (model.info().architecture, trace.header.architecture);
-    let label = &trace.label;
-    let difference = if model.tokenizer.fingerprint() != trace.header.tokenizer() {
-        format!("has another tokenizer than the target of {label}")
-    } else if found != needed {
-        format!("is {found}, and the target of {label} {needed}")
-    } else {
+    if found == needed {
         return Ok(());
-    };
-    let model = format_args!("{what} {}", model.name);
-    Err(error::other_family(model, difference))
+    }
+    let difference = format_args!("is {found}, and the target of {} {needed}", trace.label);
+    Err(error::other_family(
+        format_args!("{what} {}", model.name),
+        difference,
+    ))
 }
 
 /// What a pool assembles cascades around in place of the recorded target of a trace. If a drafter

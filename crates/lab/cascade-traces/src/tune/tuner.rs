@@ -13,7 +13,7 @@ use super::recording::Recording;
 use super::search::{Candidate, search};
 use super::simulate::{Recordings, Setting};
 use super::{Space, Times};
-use crate::trace::{Record, Trace, check_family};
+use crate::trace::{Record, Trace, check_architecture};
 use crate::{Error, Result, error};
 
 /// Draft depth recorded for statistical drafters.
@@ -63,8 +63,9 @@ impl Tuner {
             .drafters(&config, &trace.header.tokenizer())
             .map_err(Error::from)?;
         for drafter in &drafters {
+            // Its tokenizer may differ: the pool pairs the vocabularies, or refuses them.
             if let DrafterModel::Neural { model, .. } = drafter {
-                check_family(format_args!("{}: drafter", config.label), model, &trace)?;
+                check_architecture(format_args!("{}: drafter", config.label), model, &trace)?;
             }
         }
         Ok(Self {
