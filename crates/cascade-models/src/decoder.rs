@@ -1,6 +1,6 @@
-//! Decoders of the LLaMA family, one file for each kind of config.json: LLaMA 1 to 3.2
+//! Decoders of the LLaMA family, whose kinds of config.json are one table: LLaMA 1 to 3.2
 //! (arXiv:2302.13971, arXiv:2407.21783) and what is built like it (Vicuna, TinyLlama, SmolLM 1 and
-//! 2), Mistral, Qwen 2 and 3, SmolLM3, Phi-3.
+//! 2), Mistral, Qwen 2 and 3, SmolLM3, Phi-3, MiMo.
 //!
 //! They are the same but for a few things, which [`DecoderConfig`] has one field each for.
 

@@ -32,7 +32,7 @@ pub enum Error {
     #[error(
         "{file} describes a model of type \"{model_type}\"; supported are \"t5\" (T5, FLAN-T5, UL2), \
          \"mt5\", \"llama\" (LLaMA, Vicuna, TinyLlama, SmolLM 1 and 2), \"mistral\", \"qwen2\", \
-         \"qwen3\", \"smollm3\" and \"phi3\""
+         \"qwen3\", \"smollm3\", \"phi3\" and \"mimo\""
     )]
     UnsupportedModel {
         /// The config.json.
