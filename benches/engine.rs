@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, Config, Content};
-use cascade_demo::problems::{Kind, Problem, Split, problems};
+use cascade_demo::problems::{Problem, ProblemKind, Split, problems};
 use cascade_engine::{Cascade, GenerationOutput, Options, Role};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -50,7 +50,7 @@ fn prompts(config: &Config) -> Vec<String> {
             .apply(&Content::Question(problem.question))
             .expect("the templates are for questions")
     };
-    let problems = problems(Kind::WordProblem, Split::Test, 0);
+    let problems = problems(ProblemKind::WordProblem, Split::Test, 0);
     problems.take(PROMPTS).map(apply).collect()
 }
 

@@ -16,9 +16,9 @@ use cascade_models::{Batcher, Participant, SharedPrefixes};
 use crate::case::{Case, Company, Text, has_head};
 use crate::models::{Models, toy_target, toy_vocabulary};
 
-/// What a text is, or the error that there is in its place.
+/// What was generated for a text, or the error that there is in its place.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Answer {
+struct GeneratedText {
     tokens: Vec<TokenId>,
     /// The bits of the log probability of each token, and of the most probable ones beside it.
     logprobs: Vec<Vec<(TokenId, u64)>>,
@@ -26,7 +26,7 @@ struct Answer {
     error: Option<String>,
 }
 
-impl Answer {
+impl GeneratedText {
     /// Whether it is the other one, of which it may be the beginning if it was broken off.
     fn is(&self, expected: &Self, text: &Text) -> bool {
         if text.steps.is_none() {
@@ -80,7 +80,7 @@ type WrongRows = Arc<Mutex<Option<String>>>;
 impl Run<'_> {
     fn texts(&self) -> std::result::Result<(), String> {
         let texts = &self.case.texts;
-        let found: Vec<Answer> = match self.case.company {
+        let found: Vec<GeneratedText> = match self.case.company {
             Company::Alone(None) => self.alone(),
             Company::Alone(Some(pool)) => self.models.threads[pool].install(|| self.alone()),
             Company::Batch(cascades) => self.batch(cascades),
@@ -99,7 +99,7 @@ impl Run<'_> {
     }
 
     /// What the target alone says.
-    fn plain(&self, text: &Text) -> Answer {
+    fn plain(&self, text: &Text) -> GeneratedText {
         let config = self.case.config.plain();
         let mut assembly = Assembly::of(&config);
         if let Some(architecture) = self.case.family.toy {
@@ -113,14 +113,14 @@ impl Run<'_> {
         self.say(&mut cascade, &whole)
     }
 
-    fn alone(&self) -> Vec<Answer> {
+    fn alone(&self) -> Vec<GeneratedText> {
         let mut cascade = self.cascade(None);
         let texts = self.case.texts.iter().flatten();
         texts.map(|text| self.say(&mut cascade, text)).collect()
     }
 
     /// By the cascades of a batch, whichever is free.
-    fn batch(&self, cascades: usize) -> Vec<Answer> {
+    fn batch(&self, cascades: usize) -> Vec<GeneratedText> {
         let (pool, config) = (&self.models.pool, &self.case.config);
         let batch = pool.assemble_batch(config, None, cascades.try_into().unwrap());
         let texts = self.case.texts.concat();
@@ -130,7 +130,7 @@ impl Run<'_> {
     }
 
     /// By cascades of their own, which join, leave and break off while others go on.
-    fn threads(&self) -> Vec<Answer> {
+    fn threads(&self) -> Vec<GeneratedText> {
         let batcher = Batcher::default();
         let scopes: [Arc<SharedPrefixes>; 2] = Default::default();
         let start = |texts| {
@@ -216,8 +216,8 @@ impl Run<'_> {
         }
     }
 
-    fn say(&self, cascade: &mut Cascade, text: &Text) -> Answer {
-        let mut answer = Answer::default();
+    fn say(&self, cascade: &mut Cascade, text: &Text) -> GeneratedText {
+        let mut answer = GeneratedText::default();
         let error = self.generate(cascade, text, &mut answer).err();
         answer.error = error.map(|error| error.to_string());
         answer
@@ -227,7 +227,7 @@ impl Run<'_> {
         &self,
         cascade: &mut Cascade,
         text: &Text,
-        answer: &mut Answer,
+        answer: &mut GeneratedText,
     ) -> std::result::Result<(), Error> {
         let mut generation = cascade.start_tokens(&text.prompt, &text.options)?;
         for _ in 0..text.steps.unwrap_or(usize::MAX) {

@@ -4,7 +4,7 @@ use cascade::{Budget, Observation, ScoredTree, TokenId};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::policy::Part;
+use crate::policy::PyPart;
 use crate::tree::{Tree, proposed};
 
 /// One step of the target, as a drafter in Python learns of it; see the stubs.
@@ -30,7 +30,7 @@ impl Observed {
 }
 
 /// A `cascade_decoding.Drafter`.
-pub(crate) struct PyDrafter(pub(crate) Part);
+pub(crate) struct PyDrafter(pub(crate) PyPart);
 
 impl cascade::Drafter for PyDrafter {
     fn set_source(&mut self, source: &[TokenId]) {

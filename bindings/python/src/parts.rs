@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::drafter::PyDrafter;
 use crate::error::{Fault, to_python};
 use crate::native::NativeDrafter;
-use crate::policy::{Part, PySchedule, PyStopRule};
+use crate::policy::{PyPart, PySchedule, PyStopRule};
 use crate::scorer::PyScorer;
 
 /// A drafter as it is given: itself, or with a stop rule, `(drafter, rule)`.
@@ -32,7 +32,7 @@ pub(crate) fn add(
         return Ok(builder.neural(name, PyScorer::new(given)?));
     }
     if given.hasattr("propose")? {
-        return Ok(builder.statistical(name, PyDrafter(Part::new(given, fault))));
+        return Ok(builder.statistical(name, PyDrafter(PyPart::new(given, fault))));
     }
     Err(PyTypeError::new_err(format!(
         "drafters[{index}] is {}, which has neither `score` (a model) nor `propose` (a drafter)",
@@ -61,7 +61,7 @@ pub(crate) fn scheduled(
     };
     Ok(match schedule {
         None => builder,
-        Some(schedule) => builder.schedule(PySchedule(Part::new(schedule, fault))),
+        Some(schedule) => builder.schedule(PySchedule(PyPart::new(schedule, fault))),
     })
 }
 

@@ -96,14 +96,15 @@ impl From<&Outcome<'_>> for Review {
     }
 }
 
-/// A Python object whose methods may fail, with an optional method `observe`.
-pub(crate) struct Part {
+/// A part of a cascade that is written in Python, a drafter, stop rule or schedule: an object whose
+/// methods may fail, with an optional method `observe`.
+pub(crate) struct PyPart {
     object: Py<PyAny>,
     observes: bool,
     fault: Fault,
 }
 
-impl Part {
+impl PyPart {
     pub(crate) fn new(object: &Bound<'_, PyAny>, fault: &Fault) -> Self {
         Self {
             object: object.clone().unbind(),
@@ -138,7 +139,7 @@ impl Part {
 
 /// A `cascade_decoding.StopRule`.
 pub(crate) struct PyStopRule {
-    part: Part,
+    part: PyPart,
     want: cascade::Want,
 }
 
@@ -158,7 +159,7 @@ impl PyStopRule {
             want = want.with_last_hidden();
         }
         Ok(Self {
-            part: Part::new(object, fault),
+            part: PyPart::new(object, fault),
             want,
         })
     }
@@ -183,7 +184,7 @@ impl cascade::StopRule for PyStopRule {
 }
 
 /// A `cascade_decoding.Schedule`.
-pub(crate) struct PySchedule(pub(crate) Part);
+pub(crate) struct PySchedule(pub(crate) PyPart);
 
 impl cascade::Schedule for PySchedule {
     fn next(&mut self, reviewer: LevelId, state: &cascade::DraftState<'_>) -> Option<Turn> {

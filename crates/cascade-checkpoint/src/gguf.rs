@@ -2,8 +2,8 @@
 //!
 //! [`header`] reads what a file says of itself, from bytes that nobody vouches for; [`settings`]
 //! says it as a config.json would, [`vocabulary`] makes a tokenizer of it, and [`weights`] gives
-//! the tensors under the names that Hugging Face has for them, with the values that [`crate::blocks`]
-//! unpacks.
+//! the tensors under the names that Hugging Face has for them, with the values that
+//! [`crate::blocks`] unpacks.
 //!
 //! What is not understood is refused by name: a key or a tensor that is passed over may change what
 //! the model says.
@@ -36,10 +36,11 @@ const OTHER_FILE: &str = "take another GGUF file of the model, or its safetensor
 /// A GGUF file, or all parts of one that was split, headers checked.
 pub(crate) struct Gguf {
     /// At least one; the first has the metadata.
-    parts: Vec<Part>,
+    parts: Vec<GgufPart>,
 }
 
-pub(crate) struct Part {
+/// One file of those that a GGUF file was split into, or the only one, its header read.
+pub(crate) struct GgufPart {
     file: String,
     pub(crate) bytes: Bytes,
     pub(crate) header: Header,
@@ -72,7 +73,7 @@ impl Gguf {
     /// A file that cannot be read, is damaged, of another format or version, or has tensors of a
     /// type that is not known; parts that do not belong together.
     pub(crate) fn open(files: &[ModelFile]) -> Result<Self> {
-        let parts = files.iter().map(Part::open).collect::<Result<_>>()?;
+        let parts = files.iter().map(GgufPart::open).collect::<Result<_>>()?;
         let gguf = Self { parts };
         gguf.check_parts()?;
         Ok(gguf)
@@ -83,13 +84,13 @@ impl Gguf {
     /// # Errors
     /// As [`open`](Self::open), for that file.
     pub(crate) fn open_first(file: &ModelFile) -> Result<Self> {
-        let parts = vec![Part::open(file)?];
+        let parts = vec![GgufPart::open(file)?];
         Ok(Self { parts })
     }
 
     /// A file that is in memory, under the name that messages have for it.
     pub(crate) fn of_bytes(name: &str, bytes: Vec<u8>) -> Result<Self> {
-        let parts = vec![Part::of(name.to_owned(), Bytes::Owned(bytes))?];
+        let parts = vec![GgufPart::of(name.to_owned(), Bytes::Owned(bytes))?];
         Ok(Self { parts })
     }
 
@@ -119,7 +120,7 @@ impl Gguf {
     }
 
     /// The first part, which has the metadata.
-    pub(crate) fn first(&self) -> &Part {
+    pub(crate) fn first(&self) -> &GgufPart {
         &self.parts[0]
     }
 
@@ -220,12 +221,12 @@ impl Gguf {
     }
 
     /// All tensors, with the parts they are in.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&Part, &TensorInfo)> {
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&GgufPart, &TensorInfo)> {
         let parts = self.parts.iter();
         parts.flat_map(|part| part.header.tensors.iter().map(move |tensor| (part, tensor)))
     }
 
-    fn tensor(&self, name: &str) -> Option<(&Part, &TensorInfo)> {
+    fn tensor(&self, name: &str) -> Option<(&GgufPart, &TensorInfo)> {
         self.tensors().find(|(_, tensor)| tensor.name == name)
     }
 
@@ -234,7 +235,7 @@ impl Gguf {
     }
 }
 
-impl Part {
+impl GgufPart {
     fn open(file: &ModelFile) -> Result<Self> {
         Self::of(file.to_string(), Bytes::open(file)?)
     }

@@ -11,7 +11,7 @@ use cascade_ngram::{DrafterConfig, DrafterFactory};
 use crate::assemble::{Sessions, loaded_warnings, warnings_of};
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::{StandIn, Tables};
-use crate::vocabulary::{Shared, shared};
+use crate::vocabulary::{VocabularyMatch, shared};
 use crate::{Error, LevelInfo, ModelPool, Result, StopRuleConfig, Target};
 
 /// What makes a drafter of a configuration, any number of times.
@@ -121,7 +121,7 @@ impl DrafterEntry<'_> {
                 Err(self.no_target("here the target is not computed"))
             }
             Drafter::Neural { model, .. } => {
-                let (model, Shared { vocabulary, .. }) = self.loaded(model)?;
+                let (model, VocabularyMatch { vocabulary, .. }) = self.loaded(model)?;
                 Ok(DrafterModel::Neural { model, vocabulary })
             }
             Drafter::Statistical { config, .. } => {
@@ -179,7 +179,7 @@ impl DrafterEntry<'_> {
         if neural.is_head {
             return self.head(neural, target);
         }
-        let (model, Shared { vocabulary, note }) = self.loaded(neural)?;
+        let (model, VocabularyMatch { vocabulary, note }) = self.loaded(neural)?;
         let network = match self.drafter.stop_rule() {
             Some(rule) => rule
                 .open_network(&model)
@@ -245,7 +245,7 @@ impl DrafterEntry<'_> {
     }
 
     /// The model of a neural drafter, and what it may draft.
-    fn loaded(&self, neural: &Neural) -> Result<(Arc<LoadedModel>, Shared)> {
+    fn loaded(&self, neural: &Neural) -> Result<(Arc<LoadedModel>, VocabularyMatch)> {
         let config = self.config;
         let model = self.pool.neural(config, &self.key, neural)?;
         let shared = shared(

@@ -9,10 +9,10 @@ use crate::{Error, Result};
 /// Differing tokens that a note names.
 const NAMED: usize = 6;
 
-/// What a drafter may draft for a target.
+/// How the vocabulary of a drafter fits the one of its target.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared {
-    /// The tokens that mean the same in both.
+pub(crate) struct VocabularyMatch {
+    /// The tokens that mean the same in both: what the drafter may draft.
     pub(crate) vocabulary: DraftVocabulary,
     /// Which tokens differ, in a sentence.
     pub(crate) note: Option<String>,
@@ -27,10 +27,10 @@ pub(crate) fn shared(
     (drafter, tokenizer): (&str, &Tokenizer),
     (target, expected): (&str, &Fingerprint),
     target_tokenizer: impl FnOnce() -> Option<Tokenizer>,
-) -> Result<Shared> {
+) -> Result<VocabularyMatch> {
     let found = tokenizer.fingerprint();
     if found == *expected {
-        return Ok(Shared {
+        return Ok(VocabularyMatch {
             // Rows behind the last token are padding.
             vocabulary: DraftVocabulary::below(id_bound(tokenizer)),
             note: None,
@@ -51,7 +51,7 @@ pub(crate) fn shared(
     }
     let end = id_bound(tokenizer).min(id_bound(&target_tokenizer));
     let ids = differences.iter().map(|different| different.id);
-    Ok(Shared {
+    Ok(VocabularyMatch {
         vocabulary: DraftVocabulary::below(end).without(ids),
         note: (!differences.is_empty()).then(|| note(drafter, target, &differences)),
     })

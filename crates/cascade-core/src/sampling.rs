@@ -173,7 +173,7 @@ impl Sampling {
     /// [`Error::ImproperLogits`] if a logit is NaN or +∞, or if all are −∞. A single −∞ is a
     /// probability of 0.
     pub fn distribution(&self, logits: &[f32]) -> crate::Result<Distribution> {
-        let row = Row::new(logits, self.temperature)?;
+        let row = LogitRow::new(logits, self.temperature)?;
         let min_p = self.min_p.filter(|&p| p > 0.0);
         let top_p = self.top_p.filter(|&p| p < 1.0).map(f64::from);
         let kept = match (self.top_k, top_p, min_p) {
@@ -191,7 +191,7 @@ impl Sampling {
 ///
 /// Tokens are ranked by logit, ties by lower id, and stored in ascending order of ids. To find the
 /// top ranks, one pass over the row gives a bound, and only blocks that reach it are searched.
-struct Row<'a> {
+struct LogitRow<'a> {
     logits: &'a [f32],
     maxima: Vec<f32>,
     softmax: Exponential,
@@ -200,7 +200,7 @@ struct Row<'a> {
 /// How many blocks are searched before falling back to a bound that is guaranteed to be low enough.
 const FEW_BLOCKS: usize = 32;
 
-impl<'a> Row<'a> {
+impl<'a> LogitRow<'a> {
     fn new(logits: &'a [f32], temperature: f32) -> crate::Result<Self> {
         let (maxima, proper) = vector::maxima(logits);
         let max = maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max);

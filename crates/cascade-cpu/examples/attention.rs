@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use cascade_cpu::{
-    Cache, CacheMemory, CacheShape, CacheType, Isa, Part, ScoreBias, TextAttention, attend_texts,
+    Cache, CacheMemory, CacheShape, CacheType, Isa, KvPart, ScoreBias, TextAttention, attend_texts,
 };
 
 const ROWS: [usize; 6] = [1, 4, 8, 16, 32, 64];
@@ -38,8 +38,8 @@ fn main() {
     };
     for (layer, row) in (0..LAYERS).flat_map(|layer| (0..keys).map(move |row| (layer, row))) {
         for head in 0..kv_heads {
-            cache.write(layer, Part::Keys, head, row, &values(row + layer));
-            cache.write(layer, Part::Values, head, row, &values(row + head));
+            cache.write(layer, KvPart::Keys, head, row, &values(row + layer));
+            cache.write(layer, KvPart::Values, head, row, &values(row + head));
         }
     }
     cache.commit(keys);

@@ -4,9 +4,9 @@
 //! a block, a step's inputs of all rows lie side by side, so that a kernel reads from front to
 //! back.
 
-/// What activations are turned into.
+/// The numbers that activations are turned into for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ActivationKind {
     F32,
     /// Pairs of bf16.
     BF16,
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Q8K,
 }
 
-impl Kind {
+impl ActivationKind {
     /// Inputs of a step.
     pub(crate) fn step(self) -> usize {
         match self {

@@ -7,7 +7,7 @@ use cascade_core::exp::exp_clamped as exp;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::cache::{KeysValues, PAGE_SLOTS, Part};
+use crate::cache::{KeysValues, KvPart, PAGE_SLOTS};
 use crate::kernels::Wide;
 use crate::{Isa, arch, side_by_side, threads};
 
@@ -253,7 +253,7 @@ impl Attention<'_> {
             let slots = first..most.min(first + KEYS);
             let scored = Scored {
                 queries,
-                keys: self.keys_values.widened(Part::Keys, head, slots, widened),
+                keys: self.keys_values.widened(KvPart::Keys, head, slots, widened),
                 first,
                 width: keys,
             };
@@ -273,7 +273,9 @@ impl Attention<'_> {
             let weighted = Weighted {
                 queries,
                 weights: scores,
-                values: self.keys_values.widened(Part::Values, head, slots, widened),
+                values: self
+                    .keys_values
+                    .widened(KvPart::Values, head, slots, widened),
                 first,
                 width: keys,
                 dim,
@@ -664,14 +666,14 @@ mod tests {
                     ScoreBias::PerHead(bias) => bias[(head * rows + row) * kv.count + key],
                 };
                 let products =
-                    (0..dim).map(|i| f64::from(query[i]) * of_head(Part::Keys, head, key, i));
+                    (0..dim).map(|i| f64::from(query[i]) * of_head(KvPart::Keys, head, key, i));
                 (products.sum::<f64>() + f64::from(added)).exp()
             };
             let weights: Vec<f64> = (0..kv.count).map(weight).collect();
             let all: f64 = weights.iter().sum();
             for i in 0..dim {
                 let values =
-                    (0..kv.count).map(|key| weights[key] * of_head(Part::Values, head, key, i));
+                    (0..kv.count).map(|key| weights[key] * of_head(KvPart::Values, head, key, i));
                 out[(row * heads + head) * dim + i] = values.sum::<f64>() / all;
             }
         }
@@ -704,7 +706,10 @@ mod tests {
         let size = kv_heads * count * head_dim;
         let mut cache = Cache::new(shape, cache_type, CacheMemory::default());
         cache.reserve(count);
-        for (part, values) in [(Part::Keys, random(size)), (Part::Values, random(size + 1))] {
+        for (part, values) in [
+            (KvPart::Keys, random(size)),
+            (KvPart::Values, random(size + 1)),
+        ] {
             for (number, values) in values
                 .chunks_exact(head_dim)
                 .take(kv_heads * count)

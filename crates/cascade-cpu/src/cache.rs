@@ -66,9 +66,9 @@ impl CacheShape {
     }
 }
 
-/// Keys or values.
+/// Which of the two a cache keeps of each row: its keys or its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum KvPart {
     /// What queries are compared with.
     Keys,
     /// What attention mixes.
@@ -202,8 +202,8 @@ enum Store {
 }
 
 /// Where the first element of the slot `slot` of its page lies there.
-fn place(shape: CacheShape, layer: usize, part: Part, head: usize, slot: usize) -> usize {
-    let plane = 2 * layer + usize::from(part == Part::Values);
+fn place(shape: CacheShape, layer: usize, part: KvPart, head: usize, slot: usize) -> usize {
+    let plane = 2 * layer + usize::from(part == KvPart::Values);
     ((plane * shape.kv_heads + head) * PAGE_SLOTS + slot % PAGE_SLOTS) * shape.head_dim
 }
 
@@ -263,7 +263,7 @@ impl Cache {
     /// # Panics
     /// If there is no [room](Self::reserve) for the row, or no such layer, or `values` are not a
     /// head.
-    pub fn write(&mut self, layer: usize, part: Part, head: usize, row: usize, values: &[f32]) {
+    pub fn write(&mut self, layer: usize, part: KvPart, head: usize, row: usize, values: &[f32]) {
         let slot = self.len + row;
         assert!(slot < self.capacity(), "a row without a place in the cache");
         let start = place(self.shape, layer, part, head, slot);
@@ -417,7 +417,7 @@ impl<'a> KeysValues<'a> {
     #[inline(always)]
     pub(crate) fn widened<'s>(
         &self,
-        part: Part,
+        part: KvPart,
         head: usize,
         slots: Range<usize>,
         room: &'s mut Vec<f32>,
@@ -463,14 +463,14 @@ mod tests {
     };
 
     /// Every place of a row: layer, part, head.
-    fn places() -> impl Iterator<Item = (usize, Part, usize)> {
-        let parts = |layer| [(layer, Part::Keys), (layer, Part::Values)];
+    fn places() -> impl Iterator<Item = (usize, KvPart, usize)> {
+        let parts = |layer| [(layer, KvPart::Keys), (layer, KvPart::Values)];
         let heads = |(layer, part)| (0..SHAPE.kv_heads).map(move |head| (layer, part, head));
         (0..SHAPE.layers).flat_map(parts).flat_map(heads)
     }
 
     /// What the row `stamp` holds at a place.
-    fn content(stamp: u32, (layer, part, head): (usize, Part, usize)) -> Vec<f32> {
+    fn content(stamp: u32, (layer, part, head): (usize, KvPart, usize)) -> Vec<f32> {
         let place = (layer * 2 + part as usize) * SHAPE.kv_heads + head;
         let first = stamp as usize * 1000 + place * SHAPE.head_dim;
         // Numbers that all types have.
@@ -607,6 +607,6 @@ mod tests {
     #[should_panic(expected = "a row without a place in the cache")]
     fn writing_before_the_first_reserve_is_refused() {
         let mut cache = Cache::new(SHAPE, CacheType::F32, CacheMemory::default());
-        cache.write(0, Part::Keys, 0, 0, &[0.0; 4]);
+        cache.write(0, KvPart::Keys, 0, 0, &[0.0; 4]);
     }
 }

@@ -21,7 +21,7 @@ mod neon;
 pub(crate) mod scalar;
 
 pub use self::isa::{Isa, VARIABLE};
-use crate::activations::{Activations, Kind, Q8, Q8K, Values};
+use crate::activations::{ActivationKind, Activations, Q8, Q8K, Values};
 use crate::format::{Format, WIDTH};
 
 /// Bytes before they are read that weights are prefetched into the second cache: four pages, since
@@ -105,13 +105,13 @@ impl Isa {
     }
 
     /// What the kernel of a format takes.
-    pub(crate) fn kind(self, format: Format) -> Kind {
+    pub(crate) fn kind(self, format: Format) -> ActivationKind {
         match (format, &self.kernels().bf16) {
-            (Format::F32 | Format::F16, _) => Kind::F32,
-            (Format::BF16, Bf16::Pairs(_)) => Kind::BF16,
-            (Format::BF16, Bf16::Rounded(_)) => Kind::Rounded,
-            (Format::Q8_0 | Format::Q4_0, _) => Kind::Q8,
-            (Format::Q4K | Format::Q5K | Format::Q6K, _) => Kind::Q8K,
+            (Format::F32 | Format::F16, _) => ActivationKind::F32,
+            (Format::BF16, Bf16::Pairs(_)) => ActivationKind::BF16,
+            (Format::BF16, Bf16::Rounded(_)) => ActivationKind::Rounded,
+            (Format::Q8_0 | Format::Q4_0, _) => ActivationKind::Q8,
+            (Format::Q4K | Format::Q5K | Format::Q6K, _) => ActivationKind::Q8K,
         }
     }
 

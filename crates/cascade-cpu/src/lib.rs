@@ -31,7 +31,7 @@ mod rows;
 mod threads;
 
 pub use attention::{ScoreBias, TextAttention, attend_texts};
-pub use cache::{Cache, CacheMemory, CacheShape, CacheType, KeysValues, PAGE_SLOTS, Page, Part};
+pub use cache::{Cache, CacheMemory, CacheShape, CacheType, KeysValues, KvPart, PAGE_SLOTS, Page};
 pub use format::Format;
 pub use kernels::{Isa, VARIABLE};
 pub use packed::{Packed, dequantize};

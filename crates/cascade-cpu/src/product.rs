@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::activations::{Activations, Kind};
+use crate::activations::{ActivationKind, Activations};
 use crate::format::WIDTH;
 use crate::kernels::{Sums, multiply};
 use crate::pointwise::{gate, gate_row};
@@ -130,7 +130,7 @@ struct Product<'a> {
     isa: Isa,
     parts: &'a [Arc<Packed>],
     /// For each kind that a part takes.
-    activations: Vec<(Kind, Activations)>,
+    activations: Vec<(ActivationKind, Activations)>,
     rows: usize,
 }
 
@@ -141,7 +141,7 @@ impl<'a> Product<'a> {
             input.len().is_multiple_of(inputs),
             "an input without whole rows"
         );
-        let mut activations: Vec<(Kind, Activations)> = Vec::new();
+        let mut activations: Vec<(ActivationKind, Activations)> = Vec::new();
         for part in parts {
             let kind = isa.kind(part.format());
             let made = activations.iter().any(|(other, _)| *other == kind);

@@ -4,7 +4,7 @@
 use half::bf16;
 use rayon::prelude::*;
 
-use crate::activations::{Activations, Kind, Q8, Q8K, Values, scale_of, usable};
+use crate::activations::{ActivationKind, Activations, Q8, Q8K, Values, scale_of, usable};
 use crate::kernels::Wide;
 use crate::{Isa, threads, vectorized};
 
@@ -19,7 +19,7 @@ pub(crate) fn round_rows(
     isa: Isa,
     input: &[f32],
     inputs: usize,
-    kind: Kind,
+    kind: ActivationKind,
     most: usize,
 ) -> Activations {
     let rows = input.len() / inputs;
@@ -32,14 +32,14 @@ pub(crate) fn round_rows(
         steps,
     };
     let values = match kind {
-        Kind::F32 => Values::F32(order.map([0.0; 32], |step: &[f32; 32]| *step)),
-        Kind::BF16 => Values::BF16(order.map([0; 16], pairs)),
-        Kind::Rounded => Values::F32(order.map([0.0; 32], rounded)),
-        Kind::Q8 => Values::Q8(match Wide::of(isa) {
+        ActivationKind::F32 => Values::F32(order.map([0.0; 32], |step: &[f32; 32]| *step)),
+        ActivationKind::BF16 => Values::BF16(order.map([0; 16], pairs)),
+        ActivationKind::Rounded => Values::F32(order.map([0.0; 32], rounded)),
+        ActivationKind::Q8 => Values::Q8(match Wide::of(isa) {
             Some(wide) => order.map(Q8::default(), |step| wide.q8(step)),
             None => order.map(Q8::default(), q8),
         }),
-        Kind::Q8K => Values::Q8K(match Wide::of(isa) {
+        ActivationKind::Q8K => Values::Q8K(match Wide::of(isa) {
             Some(wide) => order.map(Q8K::default(), |step| wide.q8_k(step)),
             None => order.map(Q8K::default(), q8_k),
         }),

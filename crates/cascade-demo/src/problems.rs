@@ -2,8 +2,9 @@
 //! them.
 //!
 //! ```
-//! use cascade_demo::problems::{problems, Kind, Split};
-//! let problem = problems(Kind::WordProblem, Split::Test, 1).next().expect("there is no end");
+//! use cascade_demo::problems::{problems, ProblemKind, Split};
+//! let mut problems = problems(ProblemKind::WordProblem, Split::Test, 1);
+//! let problem = problems.next().expect("there is no end");
 //! assert!(problem.solution.ends_with(&format!("#### {}", problem.answer)));
 //! ```
 //!
@@ -13,9 +14,9 @@
 //! and an equation for each step, then `#### ` and the answer. All numbers are whole, and none is
 //! below 2.
 //!
-//! A problem of [`Kind::MultipleChoice`] has four answers to choose from, A to D, and its answer is
-//! a letter. It asks for a number like the others, or which of four people has the most or the
-//! fewest, or which of four things is of a kind.
+//! A problem of [`ProblemKind::MultipleChoice`] has four answers to choose from, A to D, and its
+//! answer is a letter. It asks for a number like the others, or which of four people has the most
+//! or the fewest, or which of four things is of a kind.
 
 mod choice;
 mod draw;
@@ -30,7 +31,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use draw::{Draw, Record};
-use templates::{Answer, Story, Template};
+use templates::{Story, StoryAnswer, Template};
 
 pub use words::Wording;
 
@@ -49,9 +50,9 @@ pub struct Problem {
     pub answer: String,
 }
 
-/// Kinds of problems.
+/// A kind of problem, by what its answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ProblemKind {
     /// The answer is a number.
     WordProblem,
     /// The answer is one of four, named by a letter.
@@ -102,7 +103,7 @@ fn named<T: Copy>(
     })
 }
 
-impl Kind {
+impl ProblemKind {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::WordProblem, Self::MultipleChoice];
     const NAMES: [&'static str; 2] = ["word-problem", "multiple-choice"];
@@ -130,7 +131,7 @@ impl Split {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProblemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -142,7 +143,7 @@ impl fmt::Display for Split {
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for ProblemKind {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
@@ -160,7 +161,7 @@ impl FromStr for Split {
 
 /// Problems without end, except for [`Split::Ordinary`]. A seed gives the same problems on every
 /// machine, and in every release of this crate that has the same models.
-pub fn problems(kind: Kind, split: Split, seed: u64) -> Problems {
+pub fn problems(kind: ProblemKind, split: Split, seed: u64) -> Problems {
     Problems(match split {
         Split::Ordinary => Source::Written(ordinary::problems(kind, seed).into_iter()),
         _ => Source::Drawn(Box::new(Drawing::new(kind, split, seed))),
@@ -191,18 +192,18 @@ impl Iterator for Problems {
 /// Problems that templates make.
 #[derive(Debug)]
 struct Drawing {
-    kind: Kind,
+    kind: ProblemKind,
     split: Split,
     templates: Vec<&'static Template>,
     rng: ChaCha8Rng,
 }
 
 impl Drawing {
-    fn new(kind: Kind, split: Split, seed: u64) -> Self {
+    fn new(kind: ProblemKind, split: Split, seed: u64) -> Self {
         let templates = match kind {
-            Kind::WordProblem => templates::all().collect::<Vec<_>>(),
+            ProblemKind::WordProblem => templates::all().collect::<Vec<_>>(),
             // Half of them ask for numbers, the others are of a kind of their own.
-            Kind::MultipleChoice => choice::all().collect(),
+            ProblemKind::MultipleChoice => choice::all().collect(),
         };
         let held_out = split == Split::HeldOut;
         Self {
@@ -224,7 +225,7 @@ impl Drawing {
             if belongs(template, &draw.record, self.split) {
                 let story = drawn.story();
                 return match (&story.answer, self.kind) {
-                    (Answer::Number(answer), Kind::WordProblem) => {
+                    (StoryAnswer::Number(answer), ProblemKind::WordProblem) => {
                         written(template, &story, *answer, &mut draw)
                     }
                     _ => choice::written(template, &story, &mut draw),

@@ -31,7 +31,7 @@ impl OwnTime {
         scorer: impl Into<Box<dyn Scorer + Send>>,
         unpaid: impl Fn() -> Duration + Send + 'static,
     ) -> Box<dyn Scorer + Send> {
-        Box::new(Counted {
+        Box::new(CountedScorer {
             scorer: scorer.into(),
             unpaid,
             calls: Arc::clone(&self.0),
@@ -46,14 +46,14 @@ impl Clock for OwnTime {
     }
 }
 
-/// A scorer whose calls are counted.
-struct Counted<U> {
+/// A scorer that counts the time of its calls for [`OwnTime`].
+struct CountedScorer<U> {
     scorer: Box<dyn Scorer + Send>,
     unpaid: U,
     calls: Arc<Calls>,
 }
 
-impl<U: Fn() -> Duration> Scorer for Counted<U> {
+impl<U: Fn() -> Duration> Scorer for CountedScorer<U> {
     fn info(&self) -> ScorerInfo {
         self.scorer.info()
     }

@@ -14,11 +14,12 @@ use crate::{RowTimes, SharedPrices, VirtualClock};
 /// first. Clones are the same batch.
 #[derive(Clone, Debug)]
 pub struct VirtualBatch {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBatch>,
 }
 
+/// What clones of a [`VirtualBatch`] and its texts have in common.
 #[derive(Debug)]
-struct Shared {
+struct SharedBatch {
     state: Mutex<State>,
     /// Wakes each text when it is its turn.
     turns: Vec<Condvar>,
@@ -55,7 +56,7 @@ impl VirtualBatch {
     /// So many texts, each with so many models at most.
     pub fn new(texts: usize, levels: usize) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedBatch {
                 state: Mutex::new(State {
                     texts: vec![Text::Ready(None); texts],
                     turn: 0,
@@ -86,7 +87,7 @@ impl VirtualBatch {
 /// One of the texts of a [`VirtualBatch`].
 #[derive(Clone, Debug)]
 pub struct VirtualText {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBatch>,
     number: usize,
     clock: VirtualClock,
 }
@@ -143,7 +144,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-impl Shared {
+impl SharedBatch {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

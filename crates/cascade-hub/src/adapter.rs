@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::file_source::FileSource;
 use crate::{Error, ErrorKind, ModelFile, Result};
 
 const SETTINGS: &str = "adapter_config.json";
@@ -15,7 +15,7 @@ const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 ///
 /// # Errors
 /// Such a place; a hub that refuses.
-pub(crate) fn refuse(place: &mut Place<'_>, model: bool) -> Result<()> {
+pub(crate) fn refuse(place: &mut FileSource<'_>, model: bool) -> Result<()> {
     let settings = match place.find_with_weights(SETTINGS) {
         // A hub that cannot be asked does not give weights either.
         Err(error) if error.kind() == ErrorKind::Unreachable => None,
@@ -34,7 +34,7 @@ pub(crate) fn refuse(place: &mut Place<'_>, model: bool) -> Result<()> {
     }
 }
 
-fn refused(place: &Place<'_>, file: &str, settings: Option<&ModelFile>, model: bool) -> Error {
+fn refused(place: &FileSource<'_>, file: &str, settings: Option<&ModelFile>, model: bool) -> Error {
     let bytes = settings
         .and_then(|file| file.read().ok())
         .unwrap_or_default();
@@ -67,7 +67,7 @@ fn refused(place: &Place<'_>, file: &str, settings: Option<&ModelFile>, model: b
 }
 
 /// How the weights of the adapted model are made.
-fn cure(place: &Place<'_>, kind: &str, settings: &Value) -> String {
+fn cure(place: &FileSource<'_>, kind: &str, settings: &Value) -> String {
     // Tokens that only the adapter has an embedding for are no weights of a model.
     if ["PROMPT", "PREFIX", "P_TUNING"]
         .iter()

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::adapter;
+use crate::file_source::FileSource;
 use crate::files::{
     ADDED_TOKENS, CONFIG, FORMATS, GENERATION_CONFIG, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
     WEIGHTS,
 };
 use crate::name::is_plain_name;
-use crate::place::Place;
 use crate::{
     Error, ErrorKind, ModelFile, ModelFiles, Result, TokenizerFiles, VocabularyFiles, WeightFormat,
 };
@@ -25,7 +25,7 @@ const SENTENCE_PIECE: [&str; 2] = ["tokenizer.model", "spiece.model"];
 pub(crate) fn gather(
     name: String,
     tokenizer: Option<TokenizerFiles>,
-    place: &mut Place<'_>,
+    place: &mut FileSource<'_>,
 ) -> Result<ModelFiles> {
     let config = place.find(CONFIG)?;
     adapter::refuse(place, config.is_some())?;
@@ -50,7 +50,7 @@ pub(crate) fn gather(
     })
 }
 
-pub(crate) fn find_tokenizer(place: &mut Place<'_>) -> Result<TokenizerFiles> {
+pub(crate) fn find_tokenizer(place: &mut FileSource<'_>) -> Result<TokenizerFiles> {
     if let Some(json) = place.find(TOKENIZER)? {
         return Ok(TokenizerFiles::Json(with_what_lies_beside(json, place)?));
     }
@@ -67,7 +67,10 @@ pub(crate) fn find_tokenizer(place: &mut Place<'_>) -> Result<TokenizerFiles> {
     Err(error.unwrap_or_else(|| no_tokenizer(place)))
 }
 
-fn with_what_lies_beside(vocabulary: ModelFile, place: &mut Place<'_>) -> Result<VocabularyFiles> {
+fn with_what_lies_beside(
+    vocabulary: ModelFile,
+    place: &mut FileSource<'_>,
+) -> Result<VocabularyFiles> {
     Ok(VocabularyFiles {
         vocabulary,
         config: place.find(TOKENIZER_CONFIG)?,
@@ -76,7 +79,7 @@ fn with_what_lies_beside(vocabulary: ModelFile, place: &mut Place<'_>) -> Result
     })
 }
 
-fn no_tokenizer(place: &Place<'_>) -> Error {
+fn no_tokenizer(place: &FileSource<'_>) -> Error {
     let names = place.names();
     let raw = ["vocab.json", "vocab.txt", "tiktoken.model"]
         .into_iter()
@@ -93,7 +96,7 @@ fn no_tokenizer(place: &Place<'_>) -> Error {
     Error::new(ErrorKind::Missing, message)
 }
 
-fn no_weights(place: &Place<'_>) -> Error {
+fn no_weights(place: &FileSource<'_>) -> Error {
     const ENDS: [&str; 7] = [
         ".gguf",
         ".h5",
@@ -124,7 +127,7 @@ struct Weights {
     map: BTreeMap<String, usize>,
 }
 
-fn find_weights(place: &mut Place<'_>) -> Result<Weights> {
+fn find_weights(place: &mut FileSource<'_>) -> Result<Weights> {
     let models = FORMATS.map(|(format, whole, index)| (format, whole, Some(index)));
     let heads = HEADS.map(|(format, name)| (format, name, None));
     for (format, whole, index) in models.into_iter().chain(heads) {
@@ -143,7 +146,7 @@ fn find_weights(place: &mut Place<'_>) -> Result<Weights> {
     Err(error.unwrap_or_else(|| no_weights(place)))
 }
 
-fn shards(place: &mut Place<'_>, format: WeightFormat, index: &ModelFile) -> Result<Weights> {
+fn shards(place: &mut FileSource<'_>, format: WeightFormat, index: &ModelFile) -> Result<Weights> {
     let shard_of = read_index(index)?;
     let names: BTreeSet<&String> = shard_of.values().collect();
     let mut files = Vec::with_capacity(names.len());

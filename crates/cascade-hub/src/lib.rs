@@ -57,13 +57,13 @@ mod adapter;
 mod dataset;
 mod embedded;
 mod error;
+mod file_source;
 mod files;
 mod gather;
 mod gguf;
 mod limits;
 mod name;
 mod options;
-mod place;
 mod present;
 #[cfg(feature = "network")]
 mod repo;

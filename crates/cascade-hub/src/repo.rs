@@ -16,7 +16,7 @@ mod failure;
 mod listing;
 mod lock;
 mod offer;
-mod part;
+mod partial_download;
 mod progress;
 mod redirect;
 mod retry;

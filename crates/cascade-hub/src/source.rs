@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::file_source::FileSource;
 use crate::files::is_gguf;
 use crate::gather::{find_tokenizer, gather};
 use crate::gguf;
 use crate::name::{check_revision, is_hub_name};
-use crate::place::Place;
 use crate::present;
 use crate::repo::{HubRepo, RepoType};
 use crate::{
@@ -42,7 +42,7 @@ pub enum ModelSource {
 enum Located<'a> {
     Embedded(&'a EmbeddedModel),
     File(&'a Path),
-    Place(Place<'a>),
+    Source(FileSource<'a>),
 }
 
 impl fmt::Display for ModelSource {
@@ -130,7 +130,7 @@ impl ModelSource {
         match self.place(hub, progress)? {
             Located::Embedded(model) => Ok(model.tokenizer_files()),
             Located::File(path) => Ok(gguf::tokenizer(path)),
-            Located::Place(mut place) => find_tokenizer(&mut place),
+            Located::Source(mut place) => find_tokenizer(&mut place),
         }
     }
 
@@ -162,7 +162,7 @@ impl ModelSource {
                 return Ok(names.iter().map(|name| model.further(name)).collect());
             }
             Located::File(_) => return Ok(vec![None; names.len()]),
-            Located::Place(place) => place,
+            Located::Source(place) => place,
         };
         let files = names
             .iter()
@@ -191,7 +191,7 @@ impl ModelSource {
                 })
             }
             Located::File(path) => gguf::files(self.to_string(), tokenizer, path),
-            Located::Place(mut place) => gather(self.to_string(), tokenizer, &mut place),
+            Located::Source(mut place) => gather(self.to_string(), tokenizer, &mut place),
         }
     }
 
@@ -203,7 +203,7 @@ impl ModelSource {
                 let message = format!("there is no file {}; check the path", path.display());
                 Err(Error::new(ErrorKind::Missing, message))
             }
-            Self::Folder(path) if path.is_dir() => Ok(Located::Place(Place::Folder(path))),
+            Self::Folder(path) if path.is_dir() => Ok(Located::Source(FileSource::Folder(path))),
             Self::Folder(path) if path.exists() => Err(no_model(
                 &self.to_string(),
                 "it is a file, and a model is the whole folder around it, or a .gguf file",
@@ -215,7 +215,7 @@ impl ModelSource {
             }
             Self::Hub { id, revision } => {
                 let repo = HubRepo::new(RepoType::Model, id, revision.as_deref(), hub, progress)?;
-                Ok(Located::Place(Place::Hub(Box::new(repo))))
+                Ok(Located::Source(FileSource::Hub(Box::new(repo))))
             }
         }
     }

@@ -7,7 +7,7 @@ use cascade_hub::ModelFile;
 use super::header::TensorInfo as Described;
 use super::names::{self, Meaning, Renamed, Rows};
 use super::settings::{self, Family};
-use super::{Gguf, Part};
+use super::{Gguf, GgufPart};
 use crate::tensor::{Order, Tensor, TensorInfo, WeightFile};
 use crate::{Error, Result};
 
@@ -65,7 +65,7 @@ fn tensors(gguf: &Gguf) -> Result<HashMap<String, Tensor>> {
 }
 
 /// The order of rows of queries, or of keys and values, of so many `heads`.
-fn order(part: &Part, tensor: &Described, rows: Rows, heads: (usize, usize)) -> Result<Order> {
+fn order(part: &GgufPart, tensor: &Described, rows: Rows, heads: (usize, usize)) -> Result<Order> {
     let heads = match rows {
         Rows::Same => return Ok(Order::Rows),
         Rows::QueryPairs => heads.0,
@@ -83,14 +83,14 @@ fn order(part: &Part, tensor: &Described, rows: Rows, heads: (usize, usize)) -> 
     )))
 }
 
-fn unknown(part: &Part, tensor: &Described) -> Error {
+fn unknown(part: &GgufPart, tensor: &Described) -> Error {
     part.unusable(format!(
         "tensor {} is not known here, and would change what the model computes",
         tensor.name
     ))
 }
 
-fn twice(part: &Part, tensor: &Described) -> Error {
+fn twice(part: &GgufPart, tensor: &Described) -> Error {
     part.unusable(format!(
         "tensor {} is in two parts of the model",
         tensor.name

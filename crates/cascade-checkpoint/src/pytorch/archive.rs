@@ -16,11 +16,11 @@ const MAX_PICKLE: usize = 8 << 20;
 pub(super) struct Archive {
     /// The folder that all entries are in.
     root: String,
-    entries: HashMap<String, Place>,
+    entries: HashMap<String, ArchiveEntry>,
 }
 
-/// Where an entry lies in the file.
-pub(super) struct Place {
+/// An entry of an archive: where its bytes lie in the file, and their checksum.
+pub(super) struct ArchiveEntry {
     pub(super) bytes: Range<usize>,
     pub(super) crc32: u32,
 }
@@ -69,13 +69,13 @@ impl Archive {
     }
 
     /// The name of the entry that is the storage `key`, and where it lies.
-    pub(super) fn storage(&self, key: &str) -> Result<(String, &Place), String> {
+    pub(super) fn storage(&self, key: &str) -> Result<(String, &ArchiveEntry), String> {
         let entry = self.in_root(&format!("data/{key}"));
         let place = self.place(&entry)?;
         Ok((entry, place))
     }
 
-    fn place(&self, entry: &str) -> Result<&Place, String> {
+    fn place(&self, entry: &str) -> Result<&ArchiveEntry, String> {
         let place = self.entries.get(entry);
         place.ok_or_else(|| format!("it has no entry {entry}"))
     }
@@ -127,7 +127,7 @@ fn entry(
     zip: &mut ZipArchive<Cursor<&[u8]>>,
     index: usize,
     length: usize,
-) -> Result<(String, Place), Fault> {
+) -> Result<(String, ArchiveEntry), Fault> {
     let unreadable = |error: zip::result::ZipError| format!("entry {index} of it: {error}");
     let file = zip.by_index_raw(index).map_err(unreadable)?;
     let name = file.name().map_err(unreadable)?.into_owned();
@@ -152,7 +152,7 @@ fn entry(
         None => Err(format!("its entry {name} ends behind the end of the file").into()),
         Some(bytes) => {
             let crc32 = file.crc32();
-            Ok((name, Place { bytes, crc32 }))
+            Ok((name, ArchiveEntry { bytes, crc32 }))
         }
     }
 }

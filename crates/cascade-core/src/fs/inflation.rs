@@ -17,8 +17,8 @@ pub struct Compressed(Arc<AtomicU64>);
 
 impl Compressed {
     /// Counts what is read of a compressed source.
-    pub fn count<R: Read>(&self, source: R) -> Counted<R> {
-        Counted {
+    pub fn count<R: Read>(&self, source: R) -> CountedReader<R> {
+        CountedReader {
             source,
             read: self.clone(),
         }
@@ -30,14 +30,14 @@ impl Compressed {
     }
 }
 
-/// A source whose bytes are counted.
+/// A reader of a compressed source that counts the bytes that it reads.
 #[derive(Debug)]
-pub struct Counted<R> {
+pub struct CountedReader<R> {
     source: R,
     read: Compressed,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountedReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let length = self.source.read(into)?;
         self.read.0.fetch_add(length as u64, Relaxed);

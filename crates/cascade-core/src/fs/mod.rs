@@ -26,7 +26,9 @@ use tempfile::NamedTempFile;
 
 mod output;
 
-pub use inflation::{Compressed, Counted, FREE_INFLATION, Inflated, Inflation, MAX_INFLATION};
+pub use inflation::{
+    Compressed, CountedReader, FREE_INFLATION, Inflated, Inflation, MAX_INFLATION,
+};
 pub use input::{
     MIB, UTF8_MARK, check_file, open, read, read_line, read_text, text, wide_encoding,
 };

@@ -205,9 +205,10 @@ mod tests {
 
     use super::*;
 
-    struct Place(tempfile::TempDir);
+    /// A temporary folder with one file, `in`.
+    struct TestFolder(tempfile::TempDir);
 
-    impl Place {
+    impl TestFolder {
         fn new() -> Self {
             let place = Self(tempfile::tempdir().unwrap());
             fs::write(place.at("in"), "text").unwrap();
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_input_is_refused_under_every_name() {
-        let place = Place::new();
+        let place = TestFolder::new();
         fs::create_dir(place.at("folder")).unwrap();
         fs::hard_link(place.at("in"), place.at("hard")).unwrap();
         let mut names = vec!["in", "./in", "folder/../in", "hard"];
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn files_in_an_input_folder_are_inputs() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let check = |name| Output::check(place.at(name), Existing::Replace, [place.0.path()]);
         let error = check("in").unwrap_err();
         assert!(matches!(error, OutputError::IsInput { .. }), "{error}");
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_exists_is_kept_unless_the_user_says_so() {
-        let place = Place::new();
+        let place = TestFolder::new();
         fs::write(place.at("old"), "old").unwrap();
         let error = place.check("old", Existing::Keep).unwrap_err().to_string();
         assert!(error.contains("old: the file exists already"), "{error}");
@@ -271,7 +272,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_link_that_leads_nowhere_is_kept_too() {
-        let place = Place::new();
+        let place = TestFolder::new();
         std::os::unix::fs::symlink(place.at("nowhere"), place.at("link")).unwrap();
         let error = place.check("link", Existing::Keep).unwrap_err();
         assert!(matches!(error, OutputError::Exists { .. }), "{error}");
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_appears_during_the_work_is_kept() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let output = place.check("new", Existing::Keep).unwrap();
         fs::write(place.at("new"), "another's").unwrap();
         let error = output.write(b"ours").unwrap_err();
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn no_file_can_be_written_at_these() {
-        let place = Place::new();
+        let place = TestFolder::new();
         fs::create_dir(place.at("folder")).unwrap();
         for (name, reason) in [
             ("folder", "it is a folder"),

@@ -1,7 +1,7 @@
 //! Questions with four answers to choose from.
 
 use super::draw::Draw;
-use super::templates::{self, Answer, Story, Tell, Template};
+use super::templates::{self, Story, StoryAnswer, Tell, Template};
 use super::{Problem, question, sentences};
 
 const LETTERS: [char; 4] = ['A', 'B', 'C', 'D'];
@@ -29,8 +29,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static Template> {
 
 pub(super) fn written(template: &Template, story: &Story, draw: &mut Draw) -> Problem {
     let (choices, right) = match &story.answer {
-        Answer::Number(right) => numbers(*right, draw),
-        Answer::OneOf(options, right) => (options.clone(), *right),
+        StoryAnswer::Number(right) => numbers(*right, draw),
+        StoryAnswer::OneOf(options, right) => (options.clone(), *right),
     };
     let (question, steps) = (question(story, draw), sentences(&story.steps));
     of(template.name, question, &steps, (choices, right))
@@ -120,7 +120,7 @@ fn compare(
         steps: vec![format!(
             "The {largest} number is {number}, and it belongs to {winner}."
         )],
-        answer: Answer::OneOf(owners.map(|(person, _)| person.to_string()), right),
+        answer: StoryAnswer::OneOf(owners.map(|(person, _)| person.to_string()), right),
     }
 }
 
@@ -159,6 +159,6 @@ fn of_a_kind(draw: &mut Draw) -> Story {
     Story {
         told: vec![fact, question],
         steps: vec![format!("On the list, only {} are {word}.", options[right])],
-        answer: Answer::OneOf(options, right),
+        answer: StoryAnswer::OneOf(options, right),
     }
 }

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::choice;
 use super::draw::Draw;
-use super::{Kind, Problem};
+use super::{Problem, ProblemKind};
 
 const NAME: &str = "ordinary";
 
@@ -13,18 +13,18 @@ const NAME: &str = "ordinary";
 const PROBLEMS: &str = include_str!("ordinary.tsv");
 
 /// All of them in their order; the seed chooses the wrong answers to choose from.
-pub(super) fn problems(kind: Kind, seed: u64) -> Vec<Problem> {
+pub(super) fn problems(kind: ProblemKind, seed: u64) -> Vec<Problem> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let lines = PROBLEMS.lines().filter_map(fields);
     let problems = lines.filter_map(|[question, steps, answer]| match kind {
-        Kind::WordProblem => Some(Problem {
+        ProblemKind::WordProblem => Some(Problem {
             template: NAME,
             question: question.to_owned(),
             choices: None,
             solution: format!("{steps} #### {answer}"),
             answer: answer.to_owned(),
         }),
-        Kind::MultipleChoice => {
+        ProblemKind::MultipleChoice => {
             let choices = choice::numbers(answer.parse().ok()?, &mut Draw::new(rng.random()));
             Some(choice::of(NAME, question.to_owned(), steps, choices))
         }

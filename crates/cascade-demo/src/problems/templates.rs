@@ -139,12 +139,12 @@ pub(super) struct Story {
     pub(super) told: Vec<String>,
     /// A sentence with an equation for each step.
     pub(super) steps: Vec<String>,
-    pub(super) answer: Answer,
+    pub(super) answer: StoryAnswer,
 }
 
-/// What is asked for.
+/// The answer to what a story asks.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum StoryAnswer {
     Number(u32),
     /// One of four, by its place among them.
     OneOf([String; 4], usize),
@@ -233,7 +233,7 @@ impl Script {
         Story {
             told: sentences.iter().map(say).collect(),
             steps: self.steps.iter().map(say).collect(),
-            answer: Answer::Number(values[self.answer].number()),
+            answer: StoryAnswer::Number(values[self.answer].number()),
         }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 const SPLITS: [Split; 3] = [Split::Train, Split::Validation, Split::Test];
 
-fn sample(kind: Kind, split: Split, count: usize) -> Vec<Problem> {
+fn sample(kind: ProblemKind, split: Split, count: usize) -> Vec<Problem> {
     problems(kind, split, 7).take(count).collect()
 }
 
@@ -26,7 +26,7 @@ fn of_every_template(seed: u64) -> impl Iterator<Item = Problem> {
     templates::all().map(move |template| {
         let mut draw = Draw::new(seed);
         let story = template.draw(&mut draw).story();
-        let Answer::Number(answer) = story.answer else {
+        let StoryAnswer::Number(answer) = story.answer else {
             panic!("{} asks for no number", template.name);
         };
         written(template, &story, answer, &mut draw)
@@ -59,7 +59,7 @@ fn every_equation_holds_and_the_last_one_gives_the_answer() {
 
 #[test]
 fn every_number_of_a_first_step_is_told() {
-    for problem in sample(Kind::WordProblem, Split::Train, 1000) {
+    for problem in sample(ProblemKind::WordProblem, Split::Train, 1000) {
         let first = problem.solution.split(" = ").next().unwrap();
         let numbers = |text: &str| -> HashSet<u32> {
             text.split(|c: char| !c.is_ascii_digit())
@@ -75,7 +75,7 @@ fn every_number_of_a_first_step_is_told() {
 
 #[test]
 fn every_template_is_in_every_split_and_only_some_are_held_out() {
-    for kind in [Kind::WordProblem, Kind::MultipleChoice] {
+    for kind in [ProblemKind::WordProblem, ProblemKind::MultipleChoice] {
         let names = |split| -> BTreeSet<&str> {
             sample(kind, split, 1500)
                 .iter()
@@ -95,7 +95,7 @@ fn every_template_is_in_every_split_and_only_some_are_held_out() {
 fn splits_share_no_numbers_names_or_wordings() {
     let mut owners: BTreeMap<(&str, String), Split> = BTreeMap::new();
     for split in SPLITS {
-        let mut drawn = Drawing::new(Kind::MultipleChoice, split, 3);
+        let mut drawn = Drawing::new(ProblemKind::MultipleChoice, split, 3);
         for _ in 0..800 {
             let template = drawn.templates[drawn.rng.random_range(0..drawn.templates.len())];
             let draw = loop {
@@ -120,7 +120,7 @@ fn splits_share_no_numbers_names_or_wordings() {
 #[test]
 fn the_right_letter_stands_behind_the_right_answer() {
     let mut letters = BTreeMap::new();
-    for problem in sample(Kind::MultipleChoice, Split::Train, 1000) {
+    for problem in sample(ProblemKind::MultipleChoice, Split::Train, 1000) {
         *letters.entry(problem.answer.clone()).or_insert(0) += 1;
         let choices = problem.choices.as_ref().unwrap();
         let place = "ABCD".find(&problem.answer).unwrap();
@@ -142,7 +142,7 @@ fn the_right_letter_stands_behind_the_right_answer() {
 
 #[test]
 fn texts_are_clean() {
-    for kind in [Kind::WordProblem, Kind::MultipleChoice] {
+    for kind in [ProblemKind::WordProblem, ProblemKind::MultipleChoice] {
         for problem in sample(kind, Split::Train, 1000) {
             for text in [&problem.question, &problem.solution] {
                 assert!(text.is_ascii() && text.len() < 600, "{text}");
@@ -168,9 +168,9 @@ fn a_seed_gives_the_same_problems_for_ever() {
     };
     assert_eq!(
         [
-            digest(Kind::WordProblem, Split::Train),
-            digest(Kind::WordProblem, Split::Test),
-            digest(Kind::MultipleChoice, Split::Test),
+            digest(ProblemKind::WordProblem, Split::Train),
+            digest(ProblemKind::WordProblem, Split::Test),
+            digest(ProblemKind::MultipleChoice, Split::Test),
         ],
         [
             843_512_819_433_947_438,
@@ -182,9 +182,9 @@ fn a_seed_gives_the_same_problems_for_ever() {
 
 #[test]
 fn ordinary_problems_are_thirty_in_nobodys_words() {
-    let ordinary: Vec<Problem> = problems(Kind::WordProblem, Split::Ordinary, 0).collect();
+    let ordinary: Vec<Problem> = problems(ProblemKind::WordProblem, Split::Ordinary, 0).collect();
     assert_eq!(ordinary.len(), 30);
-    let choices = problems(Kind::MultipleChoice, Split::Ordinary, 0);
+    let choices = problems(ProblemKind::MultipleChoice, Split::Ordinary, 0);
     for (problem, choice) in ordinary.iter().zip(choices) {
         assert_eq!(choice.question, problem.question);
         let right = choice.answer.as_bytes()[0] - b'A';
@@ -197,7 +197,7 @@ fn ordinary_problems_are_thirty_in_nobodys_words() {
     let beginnings = |text: &str| text.split(' ').take(6).collect::<Vec<_>>().join(" ");
     let templates: HashSet<String> = [Split::Train, Split::HeldOut]
         .into_iter()
-        .flat_map(|split| sample(Kind::WordProblem, split, 3000))
+        .flat_map(|split| sample(ProblemKind::WordProblem, split, 3000))
         .map(|problem| beginnings(&problem.question))
         .collect();
     for problem in &ordinary {
@@ -209,11 +209,11 @@ fn ordinary_problems_are_thirty_in_nobodys_words() {
 #[test]
 fn names_of_kinds_and_splits_are_known() {
     assert_eq!("held-out".parse(), Ok(Split::HeldOut));
-    assert_eq!("word-problem".parse(), Ok(Kind::WordProblem));
+    assert_eq!("word-problem".parse(), Ok(ProblemKind::WordProblem));
     for split in Split::ALL {
         assert_eq!(split.to_string().parse(), Ok(split));
     }
-    for kind in Kind::ALL {
+    for kind in ProblemKind::ALL {
         assert_eq!(kind.to_string().parse(), Ok(kind));
     }
     let error = "tset".parse::<Split>().unwrap_err().to_string();

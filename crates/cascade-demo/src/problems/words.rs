@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::{Kind, Split, problems};
+use super::{ProblemKind, Split, problems};
 
 /// How many problems of each kind give their words: enough for every wording of every template.
 const SAMPLE: usize = 4000;
@@ -37,7 +37,7 @@ impl<'q> Wording<'q> {
 
 static KNOWN: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let mut known = HashSet::new();
-    for kind in Kind::ALL {
+    for kind in ProblemKind::ALL {
         for problem in problems(kind, Split::Train, 0).take(SAMPLE) {
             let texts = problem.choices.into_iter().flatten();
             for text in texts.chain([problem.question]) {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn problems_have_known_words_alone() {
-        for kind in Kind::ALL {
+        for kind in ProblemKind::ALL {
             for split in [Split::Validation, Split::Test] {
                 for problem in problems(kind, split, 3).take(1000) {
                     let wording = Wording::of(&problem.question);

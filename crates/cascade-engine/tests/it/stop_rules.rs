@@ -136,11 +136,11 @@ impl Drafter for Guesser {
     }
 }
 
-/// The source that enumerates, shared with a generation.
+/// The source that enumerates all draws, shared with a generation.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Exhaustive>>);
+struct SharedExhaustive(Arc<Mutex<Exhaustive>>);
 
-impl RandomSource for Shared {
+impl RandomSource for SharedExhaustive {
     fn accept(&mut self, probability: f64) -> bool {
         self.0.lock().unwrap().accept(probability)
     }
@@ -169,7 +169,7 @@ pub(crate) fn sampled() -> Options {
 pub(crate) fn enumerated(cascade: &mut Cascade) -> BTreeMap<Vec<TokenId>, f64> {
     let mut texts = BTreeMap::new();
     let all = outcomes(|random| {
-        let shared = Shared(Arc::new(Mutex::new(std::mem::take(random))));
+        let shared = SharedExhaustive(Arc::new(Mutex::new(std::mem::take(random))));
         let generation = cascade.start_tokens(&prompt(), &sampled()).unwrap();
         let output = generation.with_random(shared.clone()).run().unwrap();
         *random = std::mem::take(&mut *shared.0.lock().unwrap());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cascade_demo::problems::{Kind, Problem, Split, problems};
+use cascade_demo::problems::{Problem, ProblemKind, Split, problems};
 
 use super::taken::Taken;
 use crate::{Content, ContentKind, Error, PromptTemplate, Sample, Selection};
@@ -15,7 +15,7 @@ use crate::{Content, ContentKind, Error, PromptTemplate, Sample, Selection};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProblemSet {
     /// `word-problem` (default) or `multiple-choice`.
-    pub kind: Kind,
+    pub kind: ProblemKind,
     /// `test` (default), `validation`, `train`, `held-out` for templates that no model was trained
     /// on, or `ordinary` for thirty problems of no template.
     pub split: Split,
@@ -28,7 +28,7 @@ const NAME: &str = "problems";
 impl ProblemSet {
     /// Word problems of the test split.
     pub const DEFAULT: Self = Self {
-        kind: Kind::WordProblem,
+        kind: ProblemKind::WordProblem,
         split: Split::Test,
         seed: 0,
     };
@@ -73,8 +73,8 @@ impl ProblemSet {
     /// kind, else `problem`.
     pub fn template(self, configured: PromptTemplate) -> PromptTemplate {
         let kind = match self.kind {
-            Kind::WordProblem => ContentKind::Question,
-            Kind::MultipleChoice => ContentKind::MultipleChoice,
+            ProblemKind::WordProblem => ContentKind::Question,
+            ProblemKind::MultipleChoice => ContentKind::MultipleChoice,
         };
         if configured.accepts(kind) {
             configured

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ureq::BodyReader;
 use url::Url;
 
-use super::client::{Answer, Client};
+use super::client::{Client, HttpResponse};
 use super::failure::{Again, Failure, Outcome};
 use crate::HubLimits;
 
@@ -22,7 +22,7 @@ pub(super) struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(client: &'a Client, answer: Answer) -> Self {
+    pub(super) fn new(client: &'a Client, answer: HttpResponse) -> Self {
         Self {
             client,
             url: answer.url.clone(),

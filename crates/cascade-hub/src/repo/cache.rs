@@ -22,7 +22,7 @@ use cascade_core::fs::AtomicFile;
 use super::RepoType;
 use super::etag::Etag;
 use super::failure::Outcome;
-use super::part::cannot_write;
+use super::partial_download::cannot_write;
 
 /// The folders of one repository.
 #[derive(Debug)]

@@ -71,7 +71,7 @@ impl Client {
     }
 
     /// Asks for what is at an address, from byte `from` on.
-    pub(super) fn get(&self, url: &Url, from: u64) -> Outcome<Answer> {
+    pub(super) fn get(&self, url: &Url, from: u64) -> Outcome<HttpResponse> {
         let mut request = self.agent.get(url.as_str());
         if let Some(bearer) = self.bearer.as_ref().filter(|_| self.is_hub(url)) {
             request = request.header(header::AUTHORIZATION, bearer);
@@ -82,7 +82,7 @@ impl Client {
         let response = request.call().map_err(|error| self.failure(url, error))?;
         self.reached.store(true, Ordering::Relaxed);
         let (parts, body) = response.into_parts();
-        Ok(Answer {
+        Ok(HttpResponse {
             url: url.clone(),
             status: parts.status.as_u16(),
             headers: parts.headers,
@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// Asks for what is at the end of a trail, from byte `from` on, wherever redirects lead.
-    pub(super) fn follow(&self, trail: &mut Trail, from: u64) -> Outcome<Answer> {
+    pub(super) fn follow(&self, trail: &mut Trail, from: u64) -> Outcome<HttpResponse> {
         loop {
             let answer = self.get(trail.here(), from)?;
             match answer.location()? {
@@ -156,14 +156,14 @@ impl fmt::Debug for Client {
 }
 
 /// What a server answered; the body is not read yet.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) url: Url,
     status: u16,
     headers: HeaderMap,
     body: Body,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A header, which must not be there twice and say different things.
     pub(super) fn header(&self, name: &str) -> Outcome<Option<&str>> {
         let mut found: Option<&str> = None;

@@ -7,12 +7,12 @@ use url::Url;
 
 use super::body::Incoming;
 use super::cache::RepoCache;
-use super::client::{Answer, Client};
+use super::client::{Client, HttpResponse};
 use super::etag::Etag;
 use super::failure::{Again, Failure, Outcome};
 use super::lock::Lock;
 use super::offer::Offer;
-use super::part::Part;
+use super::partial_download::PartialDownload;
 use super::progress::Display;
 use super::retry::Patience;
 
@@ -46,14 +46,19 @@ impl Download<'_> {
         }
         let blob = self.cache.blob(&etag);
         if !is_content(&blob, &etag) {
-            let part = Part::open(self.cache.part(&etag, lock.is_ours())?)?;
+            let part = PartialDownload::open(self.cache.part(&etag, lock.is_ours())?)?;
             self.fill(part, offer, lock.is_ours())?.finish(&blob)?;
         }
         self.cache.link(&blob, self.commit, self.file)
     }
 
     /// Completes a file. What came is kept for the next run if the failure was none of its own.
-    fn fill(&self, mut part: Part, offer: Offer, is_locked: bool) -> Outcome<Part> {
+    fn fill(
+        &self,
+        mut part: PartialDownload,
+        offer: Offer,
+        is_locked: bool,
+    ) -> Outcome<PartialDownload> {
         match self.complete(&mut part, offer) {
             Ok(()) => Ok(part),
             Err(failure) => {
@@ -65,7 +70,7 @@ impl Download<'_> {
         }
     }
 
-    fn complete(&self, part: &mut Part, offer: Offer) -> Outcome<()> {
+    fn complete(&self, part: &mut PartialDownload, offer: Offer) -> Outcome<()> {
         let etag = offer.etag.clone();
         let mut patience = Patience::new(self.client.limits());
         let mut furthest = part.length();
@@ -108,7 +113,7 @@ impl Download<'_> {
     }
 
     /// Adds what is missing, as one answer gives it.
-    fn receive(&self, offer: Offer, part: &mut Part) -> Outcome<()> {
+    fn receive(&self, offer: Offer, part: &mut PartialDownload) -> Outcome<()> {
         let (etag, announced) = (offer.etag.clone(), offer.size);
         match announced {
             // Nothing says that what an earlier run left is right.
@@ -133,7 +138,12 @@ impl Download<'_> {
 
     /// The size of the file, if anybody says it. Without, an end or a digest must tell whether all
     /// of it came.
-    fn size(&self, answer: &Answer, announced: Option<u64>, etag: &Etag) -> Outcome<Option<u64>> {
+    fn size(
+        &self,
+        answer: &HttpResponse,
+        announced: Option<u64>,
+        etag: &Etag,
+    ) -> Outcome<Option<u64>> {
         match (announced, answer.extent()?.1) {
             (Some(announced), Some(total)) if announced != total => Err(Failure::Untrusted(
                 format!("the hub announced {announced} bytes, and {total} were to be sent"),
@@ -146,7 +156,12 @@ impl Download<'_> {
         }
     }
 
-    fn copy(&self, answer: Answer, size: Option<u64>, part: &mut Part) -> Outcome<()> {
+    fn copy(
+        &self,
+        answer: HttpResponse,
+        size: Option<u64>,
+        part: &mut PartialDownload,
+    ) -> Outcome<()> {
         let mut shown = self.display.file(self.file, size, part.length());
         let mut incoming = Incoming::new(self.client, answer);
         let most = size.unwrap_or(self.client.limits().unannounced);
@@ -182,7 +197,7 @@ impl Download<'_> {
 
 /// Whether an answer goes on where the file ends so far. Where no digest will tell, the ETag of the
 /// answer must.
-fn is_rest(answer: &Answer, from: u64, announced: Option<u64>, etag: &Etag) -> bool {
+fn is_rest(answer: &HttpResponse, from: u64, announced: Option<u64>, etag: &Etag) -> bool {
     let same_size = |total: Option<u64>| match (total, announced) {
         (Some(total), Some(announced)) => total == announced,
         _ => true,

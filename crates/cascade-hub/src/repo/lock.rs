@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::failure::Outcome;
-use super::part::{cannot_write, open_or_create};
+use super::partial_download::{cannot_write, open_or_create};
 use super::progress::Display;
 
 const ASK_EVERY: Duration = Duration::from_millis(50);

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::client::{Answer, Client};
+use super::client::{Client, HttpResponse};
 use super::etag::Etag;
 use super::failure::{Failure, Outcome};
 use super::redirect::Trail;
@@ -17,7 +17,7 @@ pub(super) struct Offer {
     /// Where the file is.
     trail: Trail,
     /// The answer whose body is the file, if it was the hub itself that sent it.
-    answer: Option<Answer>,
+    answer: Option<HttpResponse>,
 }
 
 /// What the answers on the way say, of which the first counts.
@@ -30,7 +30,7 @@ struct Described {
 
 impl Described {
     /// The headers that the hub sends along with a redirect, of the file that it leads to.
-    fn read(&mut self, answer: &Answer) -> Outcome<()> {
+    fn read(&mut self, answer: &HttpResponse) -> Outcome<()> {
         let text = |name| Ok(answer.header(name)?.map(str::to_owned));
         if self.commit.is_none() {
             self.commit = text("x-repo-commit")?;
@@ -44,7 +44,7 @@ impl Described {
         Ok(())
     }
 
-    fn offer(self, trail: Trail, answer: Option<Answer>) -> Outcome<Offer> {
+    fn offer(self, trail: Trail, answer: Option<HttpResponse>) -> Outcome<Offer> {
         let etag = self.etag.ok_or(Failure::no_hub("there is no ETag"))?;
         Ok(Offer {
             commit: self.commit,
@@ -97,8 +97,8 @@ impl Offer {
     }
 
     /// The answer whose body is the file from byte `from` on, if the server can do that: see
-    /// [`Answer::extent`].
-    pub(super) fn open(self, client: &Client, from: u64) -> Outcome<Answer> {
+    /// [`HttpResponse::extent`].
+    pub(super) fn open(self, client: &Client, from: u64) -> Outcome<HttpResponse> {
         match self.answer {
             Some(answer) if from == 0 => return Ok(answer),
             // The connection is closed before the next is opened.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use cascade_checkpoint::Rows;
 use cascade_core::{HiddenLayer, Matrix};
 use cascade_cpu::{
-    Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, PAGE_SLOTS, Packed, Part, ScoreBias,
+    Cache, CacheMemory, CacheShape, CacheType, Isa, KvPart, Linear, PAGE_SLOTS, Packed, ScoreBias,
     TextAttention, attend_texts, start_threads,
 };
 
-use super::host::{Answer, HostBias, HostInput, PerWindow, SourceCache};
+use super::host::{HostBias, HostInput, HostOutput, PerWindow, SourceCache};
 use super::{
     Activation, AttentionSpan, Backend, Forward, Heads, HeldWeights, ModelInfo, QkTransform,
     RelativeBias, Tensor,
@@ -231,7 +231,7 @@ pub(super) fn run(
     info: &ModelInfo,
     texts: Vec<HostInput<'_>>,
     write: impl FnOnce(&mut CpuForward<'_>),
-) -> Vec<Answer> {
+) -> Vec<HostOutput> {
     let mut forward = CpuForward {
         info,
         texts: texts.into_iter().map(Text::new).collect(),
@@ -265,7 +265,7 @@ struct Text<'a> {
     biases: PerWindow<HostBias>,
     /// `[heads, rows, head size]`.
     queries: Vec<f32>,
-    answer: Answer,
+    answer: HostOutput,
 }
 
 impl<'a> Text<'a> {
@@ -275,7 +275,7 @@ impl<'a> Text<'a> {
             input,
             biases: PerWindow::default(),
             queries: Vec::new(),
-            answer: Answer::default(),
+            answer: HostOutput::default(),
         }
     }
 
@@ -380,8 +380,8 @@ fn store<'r>(
         for (head, (keys, values)) in heads.enumerate() {
             changed.copy_from_slice(keys);
             transform(&mut changed, number);
-            cache.write(layer, Part::Keys, head, number, &changed);
-            cache.write(layer, Part::Values, head, number, values);
+            cache.write(layer, KvPart::Keys, head, number, &changed);
+            cache.write(layer, KvPart::Values, head, number, values);
         }
     }
 }

@@ -38,9 +38,9 @@ impl SourceCache<'_> {
     }
 }
 
-/// Outputs of the requested rows, row-major.
+/// What a forward gives for one text: the outputs of the rows that were requested, row-major.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct HostOutput {
     pub(super) hidden: Vec<(HiddenLayer, Matrix)>,
     pub(super) logits: Vec<f32>,
 }
@@ -377,7 +377,7 @@ fn input_of<'a>(
 fn decode(
     model: &BackendNetwork<Cpu>,
     mut texts: Vec<&mut NewRows<'_, HostSequence>>,
-) -> Vec<Answer> {
+) -> Vec<HostOutput> {
     if texts.is_empty() {
         return Vec::new();
     }
@@ -392,7 +392,11 @@ fn decode(
 }
 
 /// What is read of the rows of a text. After an error they are forgotten.
-fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> CoreResult<Scores> {
+fn read(
+    text: NewRows<'_, HostSequence>,
+    answer: HostOutput,
+    vocab_size: usize,
+) -> CoreResult<Scores> {
     let NewRows {
         sequence,
         plan,

@@ -65,7 +65,7 @@ use crate::session::{Scoring, Session};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batcher {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBatcher>,
 }
 
 /// What a [`Batcher`] has computed.
@@ -87,7 +87,7 @@ impl Batcher {
         observe: impl Fn(&Arc<Model>, &SharedForward) + Send + Sync + 'static,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedBatcher {
                 state: Mutex::default(),
                 observer: Observer(Box::new(observe)),
             }),
@@ -245,7 +245,7 @@ impl Scorer for BatchedSession {
 /// A place among the members, given up when the last of a participant and its sessions goes.
 #[derive(Debug)]
 struct Seat {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBatcher>,
     number: u64,
     /// Nanoseconds that calls took and others pay.
     unpaid: AtomicU64,
@@ -313,8 +313,9 @@ impl Seat {
     }
 }
 
+/// What clones of a [`Batcher`] and its participants have in common.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedBatcher {
     state: Mutex<State>,
     observer: Observer,
 }
@@ -505,7 +506,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl SharedBatcher {
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }

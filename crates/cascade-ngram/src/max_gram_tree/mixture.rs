@@ -6,7 +6,7 @@ use super::continuations::{Continuations, Followers};
 use super::hints::{Choice, HINT_ORDERS, Hints};
 use super::history::{History, Keys, LONGEST, ORDERS, SKIPS};
 use super::session::SESSION_ORDERS;
-use super::weights::{Bucket, Factors, Kind, TABLE_ORDERS, Weights};
+use super::weights::{Bucket, EvidenceKind, Factors, TABLE_ORDERS, Weights};
 use crate::ngram_table::{self, NgramTable};
 
 /// Most evidence that one context has.
@@ -101,23 +101,45 @@ impl<'a> Mixture<'a> {
         };
         let keys = Keys::new(newest_first.iter().copied());
         let history = sources.history;
-        mixture.add_contexts(weights, Kind::Context, &history.contexts, keys.orders());
-        mixture.add_contexts(weights, Kind::Skip, &history.contexts, keys.skips());
+        mixture.add_contexts(
+            weights,
+            EvidenceKind::Context,
+            &history.contexts,
+            keys.orders(),
+        );
+        mixture.add_contexts(weights, EvidenceKind::Skip, &history.contexts, keys.skips());
         let short = |orders: usize| &keys.orders()[..keys.orders().len().min(orders)];
         if let Some(session) = sources.session {
-            mixture.add_contexts(weights, Kind::Session, session, short(SESSION_ORDERS));
+            mixture.add_contexts(
+                weights,
+                EvidenceKind::Session,
+                session,
+                short(SESSION_ORDERS),
+            );
         }
         if let Some(hints) = sources.hints {
             mixture.add_hints(weights, hints, short(HINT_ORDERS));
         }
         if let Some(&(_, best)) = advised.first() {
             let bucket = Bucket::of_share(1, best);
-            mixture.add(weights, Kind::Neural, 0, bucket, List::Choices(advised));
+            mixture.add(
+                weights,
+                EvidenceKind::Neural,
+                0,
+                bucket,
+                List::Choices(advised),
+            );
         }
         let unigrams = history.unigrams.followers();
         if let Some(most) = unigrams.pairs.first() {
             let bucket = Bucket::of(unigrams.total.into(), most.count.into());
-            mixture.add(weights, Kind::Unigram, 0, bucket, List::Followers(unigrams));
+            mixture.add(
+                weights,
+                EvidenceKind::Unigram,
+                0,
+                bucket,
+                List::Followers(unigrams),
+            );
         }
         if let Some(table) = sources.table {
             mixture.add_table(weights, table, newest_first);
@@ -132,7 +154,7 @@ impl<'a> Mixture<'a> {
     fn add_contexts(
         &mut self,
         weights: &Weights,
-        kind: Kind,
+        kind: EvidenceKind,
         contexts: &'a Continuations,
         keys: &[u64],
     ) {
@@ -154,7 +176,7 @@ impl<'a> Mixture<'a> {
             if let Some(&(_, best)) = hint.choices().first() {
                 let bucket = Bucket::of_share(hint.times.into(), best);
                 let list = List::Choices(hint.choices());
-                self.add(weights, Kind::Hint, order, bucket, list);
+                self.add(weights, EvidenceKind::Hint, order, bucket, list);
             }
         }
     }
@@ -169,18 +191,31 @@ impl<'a> Mixture<'a> {
             let Some(row) = row else { continue };
             if let Some((_, most)) = row.clone().next() {
                 let bucket = Bucket::of(row.total(), most);
-                self.add(weights, Kind::Table, order, bucket, List::Table(row));
+                self.add(
+                    weights,
+                    EvidenceKind::Table,
+                    order,
+                    bucket,
+                    List::Table(row),
+                );
             }
         }
         let (tokens, total) = (table.unigrams(), table.total_tokens());
         if let Some(&(_, most)) = tokens.first() {
             let bucket = Bucket::of(total, most);
             let list = List::Unigrams(tokens, total);
-            self.add(weights, Kind::Unigram, 1, bucket, list);
+            self.add(weights, EvidenceKind::Unigram, 1, bucket, list);
         }
     }
 
-    fn add(&mut self, weights: &Weights, kind: Kind, order: usize, bucket: Bucket, list: List<'a>) {
+    fn add(
+        &mut self,
+        weights: &Weights,
+        kind: EvidenceKind,
+        order: usize,
+        bucket: Bucket,
+        list: List<'a>,
+    ) {
         let factors = Factors::new(kind, order, bucket);
         self.evidence[self.count] = Some(Evidence {
             factors,

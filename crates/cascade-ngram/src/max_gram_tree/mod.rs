@@ -23,7 +23,7 @@ use self::hints::{Choice, HINT_ORDERS, Hints, MOST_HINTS};
 use self::history::{History, Keys, TextId};
 use self::mixture::{Gradient, Mixture, Sources};
 use self::search::{Buffers, Search};
-use self::session::{Answer, Session, Store};
+use self::session::{Session, SessionAnswer, Store};
 pub use self::weights::Weights;
 use crate::NgramTable;
 
@@ -58,7 +58,7 @@ pub struct MaxGramTree {
     store: Store,
     hints: Hints,
     /// The answer that is being generated, as far as the session does not have it.
-    answer: Answer,
+    answer: SessionAnswer,
     /// The text after the last observation.
     observed: TextId,
     /// What a neural drafter said last, and of which text.
@@ -87,7 +87,7 @@ impl MaxGramTree {
             store: Store::new(options.session_tokens),
             options,
             hints: Hints::default(),
-            answer: Answer::default(),
+            answer: SessionAnswer::default(),
             observed: TextId::default(),
             advice: Advice::default(),
             advised: TextId::default(),
@@ -137,7 +137,7 @@ impl MaxGramTree {
     fn begin(&mut self, context: &[TokenId]) {
         self.history.sync(&self.source, context);
         if self.history.id() != self.observed {
-            let finished = std::mem::replace(&mut self.answer, Answer::after(context));
+            let finished = std::mem::replace(&mut self.answer, SessionAnswer::after(context));
             self.store.lock().add(finished);
         }
     }
@@ -286,7 +286,7 @@ impl Drafter for MaxGramTree {
         self.weights = self.fitted.clone();
         *self.store.lock() = Session::new(self.options.session_tokens);
         self.hints = Hints::default();
-        self.answer = Answer::default();
+        self.answer = SessionAnswer::default();
         self.observed = TextId::default();
         self.advice = Advice::default();
     }

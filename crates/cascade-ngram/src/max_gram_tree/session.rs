@@ -17,7 +17,7 @@ pub(super) const SESSION_ORDERS: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) contexts: Continuations,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<SessionAnswer>,
     /// Tokens of all answers, and the most that are kept.
     tokens: usize,
     capacity: usize,
@@ -66,9 +66,9 @@ impl Store {
 
     /// Lets the drafters of other texts have what was observed of this one, which begins anew after
     /// it, and the weights.
-    pub(super) fn push(&self, observed: &mut Answer, weights: &Weights) {
+    pub(super) fn push(&self, observed: &mut SessionAnswer, weights: &Weights) {
         if self.beside_others {
-            let next = Answer::after(&observed.tokens);
+            let next = SessionAnswer::after(&observed.tokens);
             let mut session = self.lock();
             session.add(std::mem::replace(observed, next));
             session.weights = Some(weights.clone());
@@ -85,14 +85,15 @@ impl Clone for Store {
     }
 }
 
-/// An output or a piece of one, after the few tokens before it that its first contexts reach into.
+/// An output of a request or a piece of one, after the few tokens before it that its first contexts
+/// reach into.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct SessionAnswer {
     tokens: Vec<TokenId>,
     prompt: usize,
 }
 
-impl Answer {
+impl SessionAnswer {
     /// An output that continues `context`.
     pub(super) fn after(context: &[TokenId]) -> Self {
         let prompt = context.len().min(SESSION_ORDERS);
@@ -134,7 +135,7 @@ impl Session {
     }
 
     /// Adds a finished answer, or a piece of one.
-    pub(super) fn add(&mut self, answer: Answer) {
+    pub(super) fn add(&mut self, answer: SessionAnswer) {
         if answer.len() == 0 || answer.len() > self.capacity {
             return;
         }
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn the_oldest_answers_are_forgotten() {
         let answer = |tokens: &[TokenId]| {
-            let mut answer = Answer::after(&[1, 2, 3, 4]);
+            let mut answer = SessionAnswer::after(&[1, 2, 3, 4]);
             answer.extend(tokens);
             answer
         };

@@ -11,9 +11,9 @@ use super::session::SESSION_ORDERS;
 /// Contexts of 1 to this many tokens are looked up in a static table.
 pub(super) const TABLE_ORDERS: usize = 2;
 
-/// Where evidence for a next token comes from.
+/// A kind of evidence for a next token: where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EvidenceKind {
     /// What followed the last tokens earlier in the text; the longer the context, the higher its
     /// index in [`ORDERS`].
     Context,
@@ -110,7 +110,7 @@ pub(super) struct Factors {
 }
 
 impl Factors {
-    pub(super) fn new(kind: Kind, order: usize, bucket: Bucket) -> Self {
+    pub(super) fn new(kind: EvidenceKind, order: usize, bucket: Bucket) -> Self {
         let (start, orders) = (STARTS[kind as usize], KINDS[kind as usize].1);
         debug_assert!(order < orders, "{kind:?} has no order {order}");
         Self {
@@ -199,7 +199,7 @@ impl TryFrom<Written> for Weights {
 
 impl From<Weights> for Written {
     fn from(weights: Weights) -> Self {
-        let kind = |kind: Kind| {
+        let kind = |kind: EvidenceKind| {
             let values = &weights.logarithms[STARTS[kind as usize]..STARTS[kind as usize + 1]];
             let (orders, buckets) = values.split_at(KINDS[kind as usize].1);
             let bucket = |count: usize, share: usize| buckets[count * SHARE_BUCKETS + share];
@@ -211,13 +211,13 @@ impl From<Weights> for Written {
             }
         };
         Self {
-            context: kind(Kind::Context),
-            skip: kind(Kind::Skip),
-            unigram: kind(Kind::Unigram),
-            table: kind(Kind::Table),
-            session: kind(Kind::Session),
-            hint: kind(Kind::Hint),
-            neural: kind(Kind::Neural),
+            context: kind(EvidenceKind::Context),
+            skip: kind(EvidenceKind::Skip),
+            unigram: kind(EvidenceKind::Unigram),
+            table: kind(EvidenceKind::Table),
+            session: kind(EvidenceKind::Session),
+            hint: kind(EvidenceKind::Hint),
+            neural: kind(EvidenceKind::Neural),
         }
     }
 }

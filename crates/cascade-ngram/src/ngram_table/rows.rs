@@ -45,8 +45,8 @@ pub struct NgramRows {
     /// The contexts in `twos`.
     firsts: Vec<u32>,
     seconds: Vec<TokenId>,
-    one: Row<1>,
-    two: Row<2>,
+    one: ContinuationRow<1>,
+    two: ContinuationRow<2>,
 }
 
 impl NgramRows {
@@ -72,8 +72,8 @@ impl NgramRows {
             twos: Lists::default(),
             firsts: Vec::new(),
             seconds: Vec::new(),
-            one: Row::default(),
-            two: Row::default(),
+            one: ContinuationRow::default(),
+            two: ContinuationRow::default(),
         })
     }
 
@@ -231,7 +231,7 @@ fn most_frequent(unigrams: &[u64]) -> (Vec<TokenId>, Vec<u64>) {
 
 /// The continuations of the context that is being read, by rising token.
 #[derive(Clone, Debug)]
-struct Row<const N: usize> {
+struct ContinuationRow<const N: usize> {
     context: Option<[TokenId; N]>,
     next: Vec<(TokenId, u64)>,
     total: u64,
@@ -239,7 +239,7 @@ struct Row<const N: usize> {
     sum: u64,
 }
 
-impl<const N: usize> Default for Row<N> {
+impl<const N: usize> Default for ContinuationRow<N> {
     fn default() -> Self {
         Self {
             context: None,
@@ -250,7 +250,7 @@ impl<const N: usize> Default for Row<N> {
     }
 }
 
-impl<const N: usize> Row<N> {
+impl<const N: usize> ContinuationRow<N> {
     /// Adds a count; the row of another context must have been closed.
     fn add(&mut self, context: [TokenId; N], next: TokenId, count: u64) -> Result<()> {
         let last = self.next.last().map(|pair| pair.0);

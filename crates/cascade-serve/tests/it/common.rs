@@ -87,22 +87,22 @@ impl Running {
     }
 
     /// Status, headers and body of a request.
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> ServerResponse {
         let response = Self::agent()
             .get(format!("http://{}{path}", self.address))
             .call();
-        Answer::of(response.unwrap())
+        ServerResponse::of(response.unwrap())
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> ServerResponse {
         self.post_bytes(path, body.to_string().as_bytes())
     }
 
-    pub(crate) fn post_bytes(&self, path: &str, body: &[u8]) -> Answer {
+    pub(crate) fn post_bytes(&self, path: &str, body: &[u8]) -> ServerResponse {
         let request = Self::agent()
             .post(format!("http://{}{path}", self.address))
             .content_type("application/json");
-        Answer::of(request.send(body).unwrap())
+        ServerResponse::of(request.send(body).unwrap())
     }
 
     /// The body of a request that must succeed.
@@ -213,7 +213,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> ServerResponse {
         let mut request = self
             .agent
             .post(format!("http://{}{path}", self.address))
@@ -221,7 +221,7 @@ impl Client {
         if let Some(key) = self.key {
             request = request.header("Authorization", format!("Bearer {key}"));
         }
-        Answer::of(request.send(body.to_string().as_bytes()).unwrap())
+        ServerResponse::of(request.send(body.to_string().as_bytes()).unwrap())
     }
 
     /// A counter or gauge of `/metrics`.
@@ -230,7 +230,7 @@ impl Client {
         if let Some(key) = self.key {
             request = request.header("Authorization", format!("Bearer {key}"));
         }
-        Metrics(Answer::of(request.call().unwrap()).body).of(name, "")
+        Metrics(ServerResponse::of(request.call().unwrap()).body).of(name, "")
     }
 
     /// The completion of a request that must succeed.
@@ -259,13 +259,14 @@ pub(crate) fn text(answer: &Value) -> &str {
     choice["text"].as_str().or(chat.as_str()).unwrap()
 }
 
-pub(crate) struct Answer {
+/// What the server answered to a request, read to its end.
+pub(crate) struct ServerResponse {
     pub(crate) status: u16,
     pub(crate) body: String,
     headers: Vec<(String, String)>,
 }
 
-impl Answer {
+impl ServerResponse {
     fn of(mut response: ureq::http::Response<ureq::Body>) -> Self {
         let headers = response
             .headers()

@@ -19,9 +19,10 @@ const QUESTIONS: [&str; 5] = [
     "Rosa earns $12 an hour. How much does she earn in 5 hours?",
 ];
 
-/// A request by its number: lengths, chats and texts, greedy and sampled, drafted and plain.
+/// What a request asks, which follows from its number: lengths, chats and texts, greedy and
+/// sampled, drafted and plain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Kind {
+struct RequestKind {
     question: usize,
     tokens: usize,
     chat: bool,
@@ -29,7 +30,7 @@ struct Kind {
     plain: bool,
 }
 
-impl Kind {
+impl RequestKind {
     fn of(number: usize) -> Self {
         Self {
             question: number % QUESTIONS.len(),
@@ -100,7 +101,7 @@ fn clients(server: &Running, clients: usize, requests: usize) {
             scope.spawn(move || {
                 for request in 0..requests {
                     let number = client * 7 + request * 3;
-                    let kind = Kind::of(number);
+                    let kind = RequestKind::of(number);
                     let (path, mut body) = kind.body();
                     if (client + request) % 5 == 4 {
                         body["stream"] = true.into();
@@ -130,7 +131,7 @@ fn clients(server: &Running, clients: usize, requests: usize) {
     assert_eq!(answers.len(), clients * requests - given_up, "none is lost");
     server.settle();
     let mut alone = Alone::new();
-    let mut known: HashMap<Kind, String> = HashMap::new();
+    let mut known: HashMap<RequestKind, String> = HashMap::new();
     for (kind, answer) in answers {
         let expected = known.entry(kind).or_insert_with(|| kind.alone(&mut alone));
         assert_eq!(answer, *expected);
@@ -328,7 +329,7 @@ fn memory_does_not_grow() {
                 scope.spawn(move || {
                     for number in 0..of_a_client {
                         let before = (5 * tenth + client) * of_a_client;
-                        let (path, mut body) = Kind::of(before + number).body();
+                        let (path, mut body) = RequestKind::of(before + number).body();
                         body["max_tokens"] = 4.into();
                         server.ask(path, &body);
                     }

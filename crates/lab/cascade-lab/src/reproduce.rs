@@ -13,8 +13,8 @@ use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_eval::DataSource;
 use cascade_reproduce::report::{Machine, Manifest};
 use cascade_reproduce::{
-    Choice, Definition, Error, Experiment, Kind, Reported, Shard, check_folder, claim, merge,
-    report, report_ewif,
+    Choice, Definition, Error, Experiment, ExperimentKind, Reported, Shard, check_folder, claim,
+    merge, report, report_ewif,
 };
 use cascade_traces::trace::Trace;
 use clap::{Args, Subcommand};
@@ -191,7 +191,7 @@ impl RunExperiment {
         let definition = self.definition()?;
         let (shard, folder) = self.place(&definition)?;
         outputs::check_folder(&folder, self.inputs(), cascade_reproduce::is_written)?;
-        if definition.kind == Kind::Ewif {
+        if definition.kind == ExperimentKind::Ewif {
             claim(&folder, &definition)?;
             let manifest = finished(manifest(started, None));
             return finish(report_ewif(&definition, manifest)?, &folder);
@@ -265,8 +265,11 @@ impl RunExperiment {
         };
         let experiment = &definition.name;
         match (definition.kind, &self.trace) {
-            (Kind::Replay, None) => Err(Error::no_trace(experiment).into()),
-            (Kind::Replay | Kind::Drafters | Kind::Lengths, Some(trace)) => {
+            (ExperimentKind::Replay, None) => Err(Error::no_trace(experiment).into()),
+            (
+                ExperimentKind::Replay | ExperimentKind::Drafters | ExperimentKind::Lengths,
+                Some(trace),
+            ) => {
                 let trace = Arc::new(Trace::open_any(trace)?);
                 let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
                 let recorded = (trace, tokenizer);

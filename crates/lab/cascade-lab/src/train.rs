@@ -24,7 +24,7 @@ use serde_json::json;
 use self::drafter::DrafterArgs;
 use self::folder::TrainingFolder;
 use self::head::HeadArgs;
-use self::report::Found;
+use self::report::TrainedStopRule;
 use crate::exit::ExitCode;
 use crate::job::say_notes;
 use crate::progress::Progress;
@@ -180,7 +180,7 @@ impl ClassifierArgs {
         let (on_choice, _) = baselines(&split.choice, self.cost)?;
         let (fixed, oracle) = baselines(&split.held_out, self.cost)?;
         let predicted = choice.predicted(&weights, &split.held_out, self.cost)?;
-        let found = Found {
+        let found = TrainedStopRule {
             what: "classifier",
             drafter,
             evidence: Evidence::Replayed,
@@ -194,7 +194,7 @@ impl ClassifierArgs {
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: Quality::of(&weights, &split.held_out),
-            rows: Found::rows(&on_choice, (&fixed, oracle), ("classifier", predicted)),
+            rows: TrainedStopRule::rows(&on_choice, (&fixed, oracle), ("classifier", predicted)),
         };
         let settings = ClassifierSettings::new(drafter, choice.threshold, choice.longest);
         let file = ClassifierFile {

@@ -50,7 +50,7 @@ pub struct Definition {
     /// Where in the paper its values are reported.
     pub source: String,
     /// What is done.
-    pub kind: Kind,
+    pub kind: ExperimentKind,
     /// The models behind `--models demo` and `--models paper`.
     pub models: Option<ModelNames>,
     /// Names of the datasets.
@@ -70,7 +70,7 @@ pub struct Definition {
     pub metrics: Vec<Metric>,
     /// The rows of the paper's table. The first is plain decoding, unless a recording is replayed.
     #[serde(default)]
-    pub rows: Vec<Row>,
+    pub rows: Vec<PaperRow>,
     /// What forwards are assumed to cost where lengths of drafts are compared.
     pub assumed: Option<AssumedCosts>,
     /// How the paper samples, for runs that are asked to; others decode greedily.
@@ -114,7 +114,7 @@ pub struct Recorded {
     /// The row that gains over others.
     pub gain_of: Option<String>,
     /// The rows. The first is plain decoding.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PaperRow>,
 }
 
 /// A head of the paper (SpecDec++, Table 3).
@@ -152,7 +152,7 @@ pub struct PaperSplit {
 /// What is done in an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ExperimentKind {
     /// Formulas are evaluated.
     Ewif,
     /// Cascades generate, and are compared by SWI and walltime.
@@ -215,7 +215,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The metrics that rows of [`Kind::Lengths`] are compared by.
+    /// The metrics that rows of [`ExperimentKind::Lengths`] are compared by.
     pub(crate) const OF_LENGTHS: [Self; 3] = [Self::Walltime, Self::Latency, Self::Speedup];
 
     /// The metrics that cascades are compared by.
@@ -254,10 +254,10 @@ impl Metric {
     }
 }
 
-/// A row of the paper's table.
+/// A row of the paper's table: an algorithm, the settings of it that are tried, and its figures.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Row {
+#[serde(deny_unknown_fields, expecting = "struct Row")]
+pub struct PaperRow {
     /// The paper's name of the algorithm.
     pub algorithm: String,
     /// The drafters, largest first.
@@ -404,7 +404,7 @@ impl Definition {
     }
 
     fn check(&self) -> Result<()> {
-        if self.kind == Kind::Ewif {
+        if self.kind == ExperimentKind::Ewif {
             return Ok(());
         }
         self.variants()?;
@@ -414,7 +414,7 @@ impl Definition {
             let cure = "give a temperature above 0, and `top_k`, `top_p` or `min_p`";
             return Err(self.wrong(format!("`sampled`: {problem}"), cure));
         }
-        if self.kind != Kind::Replay {
+        if self.kind != ExperimentKind::Replay {
             self.check_live()?;
         }
         let mut named = self.stands_for.iter().flat_map(|pair| [pair.0, pair.1]);
@@ -443,7 +443,7 @@ impl Definition {
     }
 
     /// Refuses a row that was found.
-    fn refuse(&self, row: Option<&Row>, problem: &str, cure: &str) -> Result<()> {
+    fn refuse(&self, row: Option<&PaperRow>, problem: &str, cure: &str) -> Result<()> {
         row.map_or(Ok(()), |row| {
             Err(self.wrong(format!("`{}` {problem}", row.algorithm), cure))
         })
@@ -454,7 +454,7 @@ impl Definition {
         let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
         let mut all = std::iter::once(&self.rows).chain(recorded);
         self.ensure(
-            all.all(|rows| rows.first().is_some_and(Row::is_plain)),
+            all.all(|rows| rows.first().is_some_and(PaperRow::is_plain)),
             "the first row has drafters",
             "begin with plain decoding, which all others are compared with",
         )?;
@@ -471,18 +471,18 @@ impl Definition {
     }
 
     /// The rows that it has for recordings.
-    fn recorded_rows(&self) -> impl Iterator<Item = &Row> {
+    fn recorded_rows(&self) -> impl Iterator<Item = &PaperRow> {
         self.recorded.iter().flat_map(|recorded| &recorded.rows)
     }
 
     /// Its rows, and those that it has for recordings.
-    fn all_rows(&self) -> impl Iterator<Item = &Row> {
+    fn all_rows(&self) -> impl Iterator<Item = &PaperRow> {
         self.rows.iter().chain(self.recorded_rows())
     }
 
     fn check_metrics(&self) -> Result<()> {
         let known = match self.kind {
-            Kind::Lengths => &Metric::OF_LENGTHS[..],
+            ExperimentKind::Lengths => &Metric::OF_LENGTHS[..],
             _ => &Metric::OF_CASCADES[..],
         };
         let other = self.metrics.iter().find(|metric| !known.contains(metric));
@@ -498,7 +498,10 @@ impl Definition {
 
     fn check_rows(&self) -> Result<()> {
         // Only live runs that compare lengths have times to choose by.
-        let live = self.rows.iter().filter(|_| self.kind != Kind::Lengths);
+        let live = self
+            .rows
+            .iter()
+            .filter(|_| self.kind != ExperimentKind::Lengths);
         let mut untimed = live.chain(self.recorded_rows());
         self.refuse(
             untimed.find(|row| row.chosen_by == Criterion::Latency),
@@ -509,7 +512,7 @@ impl Definition {
         let ruled = |such: fn(&DraftRule) -> bool| self.all_rows().find(|row| row.has_rule(such));
         match self.kind {
             // Lengths are compared of one drafter's chains, with known costs.
-            Kind::Lengths => {
+            ExperimentKind::Lengths => {
                 self.check_costs()?;
                 self.refuse(
                     self.all_rows()
@@ -520,7 +523,7 @@ impl Definition {
                 self.check_gains()
             }
             // Drafters of all kinds draft as much as their K matrices say, or as pays.
-            Kind::Drafters => {
+            ExperimentKind::Drafters => {
                 let other = ruled(|rule| *rule != DraftRule::Online);
                 self.refuse(other, "has rules for drafts other than `online`", cure)
             }
@@ -585,7 +588,7 @@ impl Definition {
     /// The trained rules that its rows name, each once.
     pub fn trained(&self) -> Vec<TrainedName> {
         let mut all: Vec<TrainedName> = Vec::new();
-        for setting in self.rows.iter().flat_map(Row::settings) {
+        for setting in self.rows.iter().flat_map(PaperRow::settings) {
             let known = |one: &TrainedName| all.iter().any(|a| a.folder() == one.folder());
             if let Some(trained) = setting.trained().filter(|one| !known(one)) {
                 all.push(trained.clone());
@@ -595,7 +598,7 @@ impl Definition {
     }
 
     /// The row that gains over others.
-    pub(crate) fn gaining(&self) -> Option<&Row> {
+    pub(crate) fn gaining(&self) -> Option<&PaperRow> {
         let name = self.gain_of.as_ref()?;
         self.rows.iter().find(|row| row.algorithm == *name)
     }
@@ -623,7 +626,7 @@ impl Definition {
     /// See [`variants`](Self::variants).
     pub(crate) fn variants_with(&self, has: impl Fn(&TrainedName) -> bool) -> Result<Vec<Variant>> {
         let mut variants: Vec<Variant> = Vec::new();
-        let there = |(_, row): &(usize, &Row)| row.absent.is_none();
+        let there = |(_, row): &(usize, &PaperRow)| row.absent.is_none();
         for (index, row) in self.rows.iter().enumerate().filter(there) {
             for variant in row.variants(index)? {
                 let there = variant.setting.trained().is_none_or(&has);
@@ -640,7 +643,7 @@ impl Definition {
     }
 }
 
-impl Row {
+impl PaperRow {
     /// Whether it is plain decoding.
     fn is_plain(&self) -> bool {
         self.drafters.is_empty() && self.absent.is_none()
@@ -758,7 +761,7 @@ mod tests {
         assert_eq!(all.len(), EMBEDDED.len());
         for definition in all
             .iter()
-            .filter(|definition| definition.kind != Kind::Ewif)
+            .filter(|definition| definition.kind != ExperimentKind::Ewif)
         {
             let variants = definition.variants().unwrap();
             for (i, variant) in variants.iter().enumerate() {

@@ -34,7 +34,7 @@ mod token_texts;
 mod trained;
 mod variant;
 
-pub use definition::{Definition, Kind, Metric};
+pub use definition::{Definition, ExperimentKind, Metric};
 pub use error::{Error, ErrorKind};
 pub use ewif::report_ewif;
 pub use plan::Plan;
@@ -45,7 +45,7 @@ pub use reporting::{Reported, report};
 pub use results::{check_folder, claim, is_written, merge};
 pub use runner::{Experiment, Shard};
 
-pub(crate) use definition::{Criterion, PaperFigure, PaperHead, PaperSplit, Row};
+pub(crate) use definition::{Criterion, PaperFigure, PaperHead, PaperRow, PaperSplit};
 pub(crate) use error::Result;
 pub(crate) use plan::{PlannedModel, Suite};
 pub(crate) use record::NEAR_TIE;

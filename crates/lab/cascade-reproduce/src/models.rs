@@ -28,7 +28,7 @@ use crate::plan::PlannedModel;
 use crate::report::{Evidence, Sha256, Weights};
 use crate::trained::TrainedRules;
 use crate::variant::{Role, Variant};
-use crate::{Definition, Error, ErrorKind, Kind, Result};
+use crate::{Definition, Error, ErrorKind, ExperimentKind, Result};
 
 /// Nodes of a draft at most, whatever the models' configuration says: more than any K matrix of the
 /// papers asks for, with eight children at each depth.
@@ -505,7 +505,7 @@ fn in_the_papers_settings(config: &Config) -> Config {
 fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, Drafter>> {
     let roles = definition.rows.iter().flat_map(|row| &row.drafters);
     let mut drafters = BTreeMap::new();
-    let optional = definition.kind == Kind::Drafters;
+    let optional = definition.kind == ExperimentKind::Drafters;
     for &role in roles.filter(|role| !Role::HEADS.contains(role)) {
         match drafter(role, config, optional) {
             Ok(drafter) => drafters.insert(role, drafter.named(role.name())),

@@ -8,7 +8,7 @@ use crate::report::{Evidence, Sha256, Weights};
 use crate::results::{Contents, write};
 use crate::sampled::SamplingSetting;
 use crate::trained::{self, PlannedRule};
-use crate::{Definition, Error, ErrorKind, Kind, Result, Role, Variant};
+use crate::{Definition, Error, ErrorKind, ExperimentKind, Result, Role, Variant};
 
 /// The largest file of a folder of results that is read.
 pub(crate) const LARGEST_OWN: u64 = 4 << 30;
@@ -143,7 +143,7 @@ impl Plan {
     pub(crate) fn variants_of(&self, definition: &Definition) -> Result<Vec<Variant>> {
         let mut all =
             definition.variants_with(|name| trained::find(&self.rules, name).is_some())?;
-        if definition.kind == Kind::Drafters {
+        if definition.kind == ExperimentKind::Drafters {
             all.retain(|variant| self.lacks(&variant.drafters).is_none());
         }
         Ok(all)

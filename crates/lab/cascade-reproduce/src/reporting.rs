@@ -13,7 +13,7 @@ use std::path::Path;
 use self::data::Data;
 use crate::report::{Manifest, Report, Table};
 use crate::samples::SAMPLES;
-use crate::{Error, ErrorKind, Kind, Result};
+use crate::{Error, ErrorKind, ExperimentKind, Result};
 
 /// A report, and what a caller must know of it.
 pub struct Reported {
@@ -36,10 +36,10 @@ pub struct Reported {
 pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     let data = Data::of_folder(folder)?;
     let made = match data.definition.kind {
-        Kind::Ewif | Kind::Cascades => comparison::made(&data)?,
-        Kind::Positions => positions::made(&data)?,
-        Kind::Replay | Kind::Drafters => by_category::made(&data)?,
-        Kind::Lengths => lengths::made(&data)?,
+        ExperimentKind::Ewif | ExperimentKind::Cascades => comparison::made(&data)?,
+        ExperimentKind::Positions => positions::made(&data)?,
+        ExperimentKind::Replay | ExperimentKind::Drafters => by_category::made(&data)?,
+        ExperimentKind::Lengths => lengths::made(&data)?,
     };
     let mut report = begin(&data, &made, manifest).text(notes::provenance(&data));
     for (plot, caption) in made.plots {

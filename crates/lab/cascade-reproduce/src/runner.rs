@@ -24,7 +24,7 @@ use crate::sampled::SamplingSetting;
 use crate::samples::{self, Sampled, Samples};
 use crate::trained::TrainedRules;
 use crate::variant::Variant;
-use crate::{Definition, Error, ErrorKind, Kind, Result};
+use crate::{Definition, Error, ErrorKind, ExperimentKind, Result};
 
 /// A part of an experiment's prompts: their numbers leave the remainder `part` when divided by
 /// `of`.
@@ -71,7 +71,7 @@ impl FromStr for Shard {
 pub struct Experiment {
     models: Models,
     plan: Plan,
-    kind: Kind,
+    kind: ExperimentKind,
     decoding: Decoding,
     variants: Vec<Variant>,
     ready: Vec<Ready>,
@@ -366,7 +366,7 @@ impl Experiment {
             (variant, &self.variants[variant]),
             (generation, self.ready[prompt].is_complete(generation)),
         );
-        if self.kind == Kind::Lengths {
+        if self.kind == ExperimentKind::Lengths {
             run = run.with_lengths(generation);
         }
         run.differs = self.difference(prompt, plain, &generation.tokens)?;

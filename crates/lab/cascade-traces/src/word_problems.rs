@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cascade_config::{Assembly, Config, Drafter, ModelPool, PromptTemplate};
 use cascade_core::TokenId;
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
-use cascade_eval::problems::{Kind, Split};
+use cascade_eval::problems::{ProblemKind, Split};
 use cascade_eval::{Dataset, Ending, Endings, Marks, ProblemSet, Sample, Selection};
 use cascade_models::{LoadedModel, Participant, Workers};
 use serde::{Serialize, Serializer};
@@ -71,7 +71,7 @@ impl WordProblems<'_> {
         let seed = self.seed;
         let splits = [Split::Test, Split::HeldOut, Split::Ordinary];
         let of_kind = move |kind| splits.map(|split| ProblemSet { kind, split, seed });
-        Kind::ALL.into_iter().flat_map(of_kind)
+        ProblemKind::ALL.into_iter().flat_map(of_kind)
     }
 
     /// Problems of all sets.
@@ -225,7 +225,7 @@ fn answers(
     samples: &[Sample],
     template: PromptTemplate,
     on_problem: &mut impl FnMut(Phase) -> ControlFlow<()>,
-) -> Option<Vec<Result<Answer>>> {
+) -> Option<Vec<Result<RecordedAnswer>>> {
     let mut answers = Vec::with_capacity(samples.len());
     let mut ended = false;
     recorders.for_each(
@@ -241,11 +241,15 @@ fn answers(
     (!ended).then_some(answers)
 }
 
-/// What was recorded of an answer, and its text.
-type Answer = (Record, Option<String>);
+/// The record of the target's answer to a problem, and the text of it.
+type RecordedAnswer = (Record, Option<String>);
 
 /// The target's answer to a problem.
-fn answer(recorder: &mut Recorder, sample: &Sample, template: PromptTemplate) -> Result<Answer> {
+fn answer(
+    recorder: &mut Recorder,
+    sample: &Sample,
+    template: PromptTemplate,
+) -> Result<RecordedAnswer> {
     let prompt = recorder.encode(&sample.prompt(template)?)?;
     recorder.record(Subject::new(&sample.id), &prompt, |_| {})
 }

@@ -14,14 +14,15 @@ use crate::exact::language::{Cast, Family, Language};
 use crate::exact::strict::fits;
 use crate::exact::{CAUGHT, TOLERANCE};
 
-/// What is emitted after a text under one reported distribution.
-struct Place {
+/// How much probability each token has to be emitted after a text, beside the distribution that
+/// was reported for it.
+struct NextTokenMass {
     promised: Arc<Distribution>,
     reached: f64,
     mass: Vec<f64>,
 }
 
-impl Place {
+impl NextTokenMass {
     /// The distance of the emitted distribution from the reported one.
     fn error(&self) -> f64 {
         let difference = |(token, mass): (usize, &f64)| {
@@ -35,9 +36,9 @@ impl Place {
 /// Each text, with each distribution that was reported for the token after it: the token must be
 /// drawn from that one, not only on average over all reported ones.
 #[derive(Default)]
-struct Places(HashMap<(Vec<TokenId>, Vec<u64>), Place>);
+struct NextTokenMasses(HashMap<(Vec<TokenId>, Vec<u64>), NextTokenMass>);
 
-impl Places {
+impl NextTokenMasses {
     fn add(&mut self, text: &[TokenId], promised: &Proposal, token: TokenId, probability: f64) {
         let Proposal::Sampled(promised) = promised else {
             panic!("{promised:?} is no distribution");
@@ -45,7 +46,7 @@ impl Places {
         let vocabulary = 0..promised.vocab_size() as TokenId;
         let bits = vocabulary.map(|token| promised.probability(token).to_bits());
         let key = (text.to_vec(), bits.collect());
-        let place = self.0.entry(key).or_insert_with(|| Place {
+        let place = self.0.entry(key).or_insert_with(|| NextTokenMass {
             promised: Arc::clone(promised),
             reached: 0.0,
             mass: vec![0.0; promised.vocab_size()],
@@ -56,7 +57,7 @@ impl Places {
 }
 
 fn error(base: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePolicy) -> f64 {
-    let mut places = Places::default();
+    let mut places = NextTokenMasses::default();
     for (draft, drafted) in drafts {
         let mut rows = base.rows(&[], draft);
         let reviewed = outcomes(|chance| {
@@ -69,7 +70,11 @@ fn error(base: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePolicy
             }
         }
     }
-    places.0.values().map(Place::error).fold(0.0, f64::max)
+    places
+        .0
+        .values()
+        .map(NextTokenMass::error)
+        .fold(0.0, f64::max)
 }
 
 fn check(cast: &Cast, shape: Shape, depth: usize) {

@@ -215,7 +215,7 @@ impl Opener {
     /// Removes one layer of compression after the other, and reads the content.
     fn layers(&self, source: Source) -> Result<Documents> {
         let read = Arc::new(AtomicU64::new(0));
-        let counted = Counted {
+        let counted = CountedSource {
             source,
             read: read.clone(),
             progress: self.progress.clone(),
@@ -354,14 +354,14 @@ impl Format {
     }
 }
 
-/// Counts what is read.
-struct Counted {
+/// A source that counts the bytes that are read from it, for positions and for progress.
+struct CountedSource {
     source: Source,
     read: Arc<AtomicU64>,
     progress: Arc<Progress>,
 }
 
-impl Read for Counted {
+impl Read for CountedSource {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let length = self.source.read(into)?;
         self.read.fetch_add(length as u64, Relaxed);

@@ -65,14 +65,15 @@ pub(crate) fn strip_with(source: &str, site: &Site) -> String {
 /// A construct that is open: what it is, and where its output began.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    kind: Kind,
+    kind: Construct,
     start: usize,
     /// The innermost construct around or at this one that stretches over lines.
     wide: Wide,
 }
 
+/// A construct of wikitext that has an end of its own, by what opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Construct {
     /// So many opening braces: a template, or the parameter of one.
     Braces(usize),
     /// `{|`
@@ -157,7 +158,10 @@ impl<'a> Stripper<'a> {
                 self.mark(mark);
             }
         }
-        let open_table = self.stack.iter().find(|frame| frame.kind == Kind::Table);
+        let open_table = self
+            .stack
+            .iter()
+            .find(|frame| frame.kind == Construct::Table);
         tidy::tidy(&self.out, open_table.map(|frame| frame.start))
     }
 
@@ -231,7 +235,7 @@ impl<'a> Stripper<'a> {
 
     // The stack.
 
-    fn top(&self) -> Option<Kind> {
+    fn top(&self) -> Option<Construct> {
         self.stack.last().map(|frame| frame.kind)
     }
 
@@ -239,31 +243,31 @@ impl<'a> Stripper<'a> {
         self.stack.last().map_or(Wide::Nothing, |frame| frame.wide)
     }
 
-    fn push(&mut self, kind: Kind) {
+    fn push(&mut self, kind: Construct) {
         self.push_at(kind, self.out.len());
     }
 
-    fn push_at(&mut self, kind: Kind, start: usize) {
+    fn push_at(&mut self, kind: Construct, start: usize) {
         let wide = match kind {
-            Kind::Braces(_) => Wide::Braces,
-            Kind::Table => Wide::Table,
-            Kind::HtmlTable => Wide::HtmlTable,
-            Kind::Link { .. } | Kind::External => self.wide(),
+            Construct::Braces(_) => Wide::Braces,
+            Construct::Table => Wide::Table,
+            Construct::HtmlTable => Wide::HtmlTable,
+            Construct::Link { .. } | Construct::External => self.wide(),
         };
-        self.braces += usize::from(matches!(kind, Kind::Braces(_)));
-        self.tables += usize::from(kind == Kind::Table);
+        self.braces += usize::from(matches!(kind, Construct::Braces(_)));
+        self.tables += usize::from(kind == Construct::Table);
         self.stack.push(Frame { kind, start, wide });
     }
 
     fn pop(&mut self) -> Option<Frame> {
         let frame = self.stack.pop()?;
-        self.braces -= usize::from(matches!(frame.kind, Kind::Braces(_)));
-        self.tables -= usize::from(frame.kind == Kind::Table);
+        self.braces -= usize::from(matches!(frame.kind, Construct::Braces(_)));
+        self.tables -= usize::from(frame.kind == Construct::Table);
         Some(frame)
     }
 
     /// Closes the innermost frame that `is_it`, and all that was left open within; its output goes.
-    fn drop_to(&mut self, is_it: impl Fn(Kind) -> bool) {
+    fn drop_to(&mut self, is_it: impl Fn(Construct) -> bool) {
         while let Some(frame) = self.pop() {
             if is_it(frame.kind) {
                 self.out.truncate(frame.start);
@@ -294,7 +298,7 @@ impl<'a> Stripper<'a> {
     }
 
     fn open_table(&mut self) {
-        self.push(Kind::Table);
+        self.push(Construct::Table);
         self.copy(2);
         self.fresh = false;
     }
@@ -309,7 +313,7 @@ impl<'a> Stripper<'a> {
         self.at += 2;
         self.fresh = false;
         if self.tables > 0 {
-            self.drop_to(|kind| kind == Kind::Table);
+            self.drop_to(|kind| kind == Construct::Table);
         }
     }
 
@@ -336,8 +340,8 @@ impl<'a> Stripper<'a> {
         while let Some(kind) = self.top() {
             match kind {
                 // The text of an address ends with its line, that of a link with its paragraph.
-                Kind::External => {}
-                Kind::Link { drop: false, .. } if blank => {}
+                Construct::External => {}
+                Construct::Link { drop: false, .. } if blank => {}
                 _ => break,
             }
             self.pop();
@@ -349,7 +353,7 @@ impl<'a> Stripper<'a> {
     fn open_braces(&mut self) {
         let count = self.run_of(b'{', self.at);
         if count >= 2 {
-            self.push(Kind::Braces(count));
+            self.push(Construct::Braces(count));
         }
         self.copy(count);
     }
@@ -360,11 +364,11 @@ impl<'a> Stripper<'a> {
         let mut count = self.run_of(b'}', self.at);
         self.at += count;
         while count >= 2 && self.braces > 0 {
-            while !matches!(self.top(), None | Some(Kind::Braces(_))) {
+            while !matches!(self.top(), None | Some(Construct::Braces(_))) {
                 self.pop();
             }
             let Some(Frame {
-                kind: Kind::Braces(open),
+                kind: Construct::Braces(open),
                 start,
                 ..
             }) = self.pop()
@@ -375,7 +379,7 @@ impl<'a> Stripper<'a> {
             count -= pair;
             self.out.truncate(start + open - pair);
             if open - pair >= 2 {
-                self.push_at(Kind::Braces(open - pair), start);
+                self.push_at(Construct::Braces(open - pair), start);
             }
         }
         self.out.extend(std::iter::repeat_n('}', count));
@@ -399,7 +403,7 @@ impl<'a> Stripper<'a> {
             prefix,
             Some(Prefix::File | Prefix::Category | Prefix::Language)
         );
-        self.push(Kind::Link { drop, piped: false });
+        self.push(Construct::Link { drop, piped: false });
         if self.peek(0) == Some(b':') {
             self.at += 1;
         }
@@ -439,16 +443,16 @@ impl<'a> Stripper<'a> {
         };
         self.at += 1 + end;
         self.skip_blanks();
-        self.push(Kind::External);
+        self.push(Construct::External);
     }
 
     fn close_bracket(&mut self) {
         match (self.top(), self.peek(1)) {
-            (Some(Kind::External), _) => {
+            (Some(Construct::External), _) => {
                 self.at += 1;
                 self.pop();
             }
-            (Some(Kind::Link { drop, .. }), Some(b']')) => {
+            (Some(Construct::Link { drop, .. }), Some(b']')) => {
                 self.at += 2;
                 let frame = self.pop();
                 if let Some(frame) = frame.filter(|_| drop) {
@@ -463,7 +467,7 @@ impl<'a> Stripper<'a> {
     fn bar(&mut self) {
         match self.stack.last_mut() {
             Some(Frame {
-                kind: Kind::Link { drop, piped },
+                kind: Construct::Link { drop, piped },
                 start,
                 ..
             }) if *drop || !*piped => {
@@ -519,7 +523,7 @@ impl<'a> Stripper<'a> {
             Tag::Inline => {}
             Tag::Block => self.break_line(),
             Tag::Table if closing => self.close_html_table(),
-            Tag::Table => self.push(Kind::HtmlTable),
+            Tag::Table => self.push(Construct::HtmlTable),
             Tag::Drop | Tag::Raw if closing || alone => {}
             Tag::Drop => drop(self.raw_content(name)),
             Tag::Raw => self.keep_raw(name),
@@ -529,7 +533,7 @@ impl<'a> Stripper<'a> {
 
     fn close_html_table(&mut self) {
         if self.wide() == Wide::HtmlTable {
-            self.drop_to(|kind| kind == Kind::HtmlTable);
+            self.drop_to(|kind| kind == Construct::HtmlTable);
         }
     }
 

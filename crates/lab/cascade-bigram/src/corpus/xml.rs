@@ -14,7 +14,7 @@ use crate::corpus::site::Site;
 use crate::{Error, Result};
 
 use self::page::{parse_namespaces, parse_page};
-use self::scanner::{Found, Scanner};
+use self::scanner::{ScanEvent, Scanner};
 
 mod page;
 mod scanner;
@@ -59,16 +59,16 @@ impl<R: Read> XmlReader<R> {
         loop {
             let found = self.scanner.next();
             match found.map_err(|error| self.read_error(error))? {
-                Found::Page => {
+                ScanEvent::Page => {
                     if let Some(document) = self.page() {
                         return Ok(Some(document));
                     }
                 }
-                Found::Bad(offset, reason, detail) => {
+                ScanEvent::Bad(offset, reason, detail) => {
                     self.report(offset, reason, detail.to_string())
                 }
-                Found::SiteInfo => self.read_site(),
-                Found::End => return self.end().map(|()| None),
+                ScanEvent::SiteInfo => self.read_site(),
+                ScanEvent::End => return self.end().map(|()| None),
             }
         }
     }

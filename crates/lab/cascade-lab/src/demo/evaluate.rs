@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use anyhow::{Result, bail};
 use cascade_config::{AssembleOptions, Config, DeviceSpec, PromptTemplate};
 use cascade_eval::ProblemSet;
-use cascade_eval::problems::{Kind, Split};
+use cascade_eval::problems::{ProblemKind, Split};
 use cascade_reproduce::report::{Evidence, Figure, Figures, Table};
 use cascade_traces::trace::FirstToken;
 use cascade_traces::{Phase, SetReport, WordProblems, WordProblemsReport, share_interval};
@@ -187,8 +187,8 @@ const BOOTSTRAP: &str = "95 %, percentile bootstrap over problems";
 
 fn name(set: ProblemSet) -> String {
     let kind = match set.kind {
-        Kind::WordProblem => "word problems",
-        Kind::MultipleChoice => "multiple choice",
+        ProblemKind::WordProblem => "word problems",
+        ProblemKind::MultipleChoice => "multiple choice",
     };
     match set.split {
         Split::HeldOut => format!("{kind}, held-out templates"),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use cascade_eval::problems::{Kind, Problem, Split};
+use cascade_eval::problems::{Problem, ProblemKind, Split};
 use cascade_eval::{ProblemSet, PromptTemplate};
 use clap::Args;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::terminal;
 pub(crate) struct ProblemsArgs {
     /// word-problem, answered by a number, or multiple-choice, answered by a letter.
     #[arg(long, value_name = "KIND", default_value = "word-problem")]
-    kind: Kind,
+    kind: ProblemKind,
 
     /// train, validation or test, which share no numbers, names or wordings of a template;
     /// held-out: problems of templates that the other splits do not have; or ordinary: 30 problems

@@ -65,8 +65,8 @@ fn is_ours(folder: &Path) -> Result<bool> {
 /// A plot, and what is written below it.
 pub(super) type Captioned = (Plot, String);
 
-/// One line of a table: a chain under one rule, by formula and in runs.
-pub(super) struct Row<T> {
+/// One row of a table: a chain under one rule, by formula and in runs.
+pub(super) struct ChainRow<T> {
     pub(super) chain: String,
     /// The rule, in words.
     pub(super) rule: String,
@@ -78,7 +78,7 @@ pub(super) struct Row<T> {
     pub(super) details: T,
 }
 
-impl<T> Row<T> {
+impl<T> ChainRow<T> {
     /// Standard errors of the runs from the formula; none where all runs were equal and missed it,
     /// which few runs may do.
     pub(super) fn deviation(&self) -> Option<f64> {
@@ -105,19 +105,19 @@ pub(super) trait Study {
     }
 
     /// The lines of one chain, each played so many times.
-    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Self::Details>>>;
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<ChainRow<Self::Details>>>;
 
     /// The table, where `described` says what was played.
-    fn table(&self, described: &str, rows: &[Row<Self::Details>]) -> Result<Table>;
+    fn table(&self, described: &str, rows: &[ChainRow<Self::Details>]) -> Result<Table>;
 
     /// The lines of the first chain as a plot.
-    fn plot(&self, named: &Named, rows: &[Row<Self::Details>]) -> Result<Captioned>;
+    fn plot(&self, named: &Named, rows: &[ChainRow<Self::Details>]) -> Result<Captioned>;
 
     /// A line for --json.
-    fn record(row: &Row<Self::Details>) -> Value;
+    fn record(row: &ChainRow<Self::Details>) -> Value;
 
     /// What was found, in words.
-    fn summary(&self, rows: &[Row<Self::Details>]) -> String {
+    fn summary(&self, rows: &[ChainRow<Self::Details>]) -> String {
         largest(rows)
     }
 }
@@ -159,7 +159,7 @@ pub(super) fn show<S: Study>(
 }
 
 /// The lines of all chains, and a plot of those of the first.
-type Played<S> = (Vec<Row<<S as Study>::Details>>, Vec<Captioned>);
+type Played<S> = (Vec<ChainRow<<S as Study>::Details>>, Vec<Captioned>);
 
 fn played<S: Study>(study: &S, all: &[Named], runs: u64) -> Result<Played<S>> {
     let (mut rows, mut plots) = (Vec::new(), Vec::new());
@@ -178,16 +178,16 @@ pub(super) fn compared<T>(
     title: String,
     rule: Option<&str>,
     (header, decimals): (&str, usize),
-    rows: &[Row<T>],
+    rows: &[ChainRow<T>],
 ) -> Result<Table> {
     let mut table = Table::new(title).labels("Chain", rows.iter().map(|row| row.chain.as_str()))?;
     if let Some(rule) = rule {
         table = table.labels(rule, rows.iter().map(|row| row.rule.as_str()))?;
     }
-    let off = figures("Off", Evidence::Simulated, rows, Row::deviation);
+    let off = figures("Off", Evidence::Simulated, rows, ChainRow::deviation);
     Ok(table
         .figures(figures(header, Evidence::Computed, rows, |row| row.computed).decimals(decimals))?
-        .figures(simulated(header, rows, Row::simulated).decimals(decimals))?
+        .figures(simulated(header, rows, ChainRow::simulated).decimals(decimals))?
         .figures(off.unit("standard errors"))?)
 }
 
@@ -195,8 +195,8 @@ pub(super) fn compared<T>(
 pub(super) fn figures<T>(
     header: &str,
     evidence: Evidence,
-    rows: &[Row<T>],
-    of: impl Fn(&Row<T>) -> Option<f64>,
+    rows: &[ChainRow<T>],
+    of: impl Fn(&ChainRow<T>) -> Option<f64>,
 ) -> Figures {
     let figures = rows.iter().map(|row| of(row).map(Figure::new));
     Figures::new(header, evidence, figures)
@@ -205,8 +205,8 @@ pub(super) fn figures<T>(
 /// A column that was simulated, with intervals.
 pub(super) fn simulated<T>(
     header: &str,
-    rows: &[Row<T>],
-    of: impl Fn(&Row<T>) -> Option<Figure>,
+    rows: &[ChainRow<T>],
+    of: impl Fn(&ChainRow<T>) -> Option<Figure>,
 ) -> Figures {
     Figures::new(header, Evidence::Simulated, rows.iter().map(of)).intervals(NORMAL)
 }
@@ -229,8 +229,8 @@ pub(super) fn record(estimate: &Estimate) -> Value {
 }
 
 /// The largest absolute deviation, in words.
-pub(super) fn largest<T>(rows: &[Row<T>]) -> String {
-    let sizes = rows.iter().filter_map(Row::deviation).map(f64::abs);
+pub(super) fn largest<T>(rows: &[ChainRow<T>]) -> String {
+    let sizes = rows.iter().filter_map(ChainRow::deviation).map(f64::abs);
     match sizes.reduce(f64::max) {
         None => "Too few runs to compare with the formula.".to_owned(),
         Some(most) => format!("Formula and runs differ by {most:.2} standard errors at most."),

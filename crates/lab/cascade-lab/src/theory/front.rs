@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{Captioned, OutputArgs, Row, Study, compared, figures, largest, record};
+use super::findings::{Captioned, ChainRow, OutputArgs, Study, compared, figures, largest, record};
 
 #[derive(Debug, Args)]
 pub(crate) struct FrontArgs {
@@ -69,11 +69,11 @@ impl Study for FrontArgs {
 
     const TITLE: &'static str = "Rejections against bias";
 
-    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Over>>> {
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<ChainRow<Over>>> {
         let row = |rule| {
             let (simulated, _) = Player::new(&named.chain, rule)?.rejections(runs, named.seed)?;
             let computed = expected_over_acceptance(&named.chain, rule)?;
-            Ok(Row {
+            Ok(ChainRow {
                 chain: named.name.clone(),
                 rule: called(rule),
                 computed: Some(computed.rejections),
@@ -84,9 +84,9 @@ impl Study for FrontArgs {
         self.rules().map(row).collect()
     }
 
-    fn table(&self, described: &str, rows: &[Row<Over>]) -> Result<Table> {
+    fn table(&self, described: &str, rows: &[ChainRow<Over>]) -> Result<Table> {
         let per_token = |header: &str, of: fn(&OverAcceptance) -> f64| {
-            let figure = |row: &Row<Over>| Some(of(&row.details.1) / row.details.1.tokens);
+            let figure = |row: &ChainRow<Over>| Some(of(&row.details.1) / row.details.1.tokens);
             figures(header, Evidence::Computed, rows, figure).decimals(4)
         };
         let title = format!("{}: {described}", Self::TITLE);
@@ -98,7 +98,7 @@ impl Study for FrontArgs {
     }
 
     /// The front of the chain's first position, and where the over-acceptances are on it.
-    fn plot(&self, named: &Named, rows: &[Row<Over>]) -> Result<Captioned> {
+    fn plot(&self, named: &Named, rows: &[ChainRow<Over>]) -> Result<Captioned> {
         let pair = &named.chain.pairs()[0];
         let line = |name: &str, optimal: bool| {
             let rules = rows.iter().map(|row| row.details.0);
@@ -126,7 +126,7 @@ impl Study for FrontArgs {
         Ok((plot, "Below the line nothing is possible.".to_owned()))
     }
 
-    fn record(row: &Row<Over>) -> Value {
+    fn record(row: &ChainRow<Over>) -> Value {
         let OverAcceptance {
             rejections,
             bias,
@@ -144,7 +144,7 @@ impl Study for FrontArgs {
         })
     }
 
-    fn summary(&self, rows: &[Row<Over>]) -> String {
+    fn summary(&self, rows: &[ChainRow<Over>]) -> String {
         let optimal = rows.iter().filter(|row| row.details.0.is_optimal());
         let off_front = optimal
             .map(|row| row.details.1.off_front)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
 use super::findings::{
-    Captioned, OutputArgs, Row, Study, compared, figures, largest, record, simulated,
+    Captioned, ChainRow, OutputArgs, Study, compared, figures, largest, record, simulated,
 };
 
 #[derive(Debug, Args)]
@@ -130,14 +130,14 @@ impl Study for LengthsArgs {
         Ok(policies.try_for_each(Policy::check)?)
     }
 
-    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<PolicyRun>>> {
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<ChainRow<PolicyRun>>> {
         let costs = self.costs()?;
         let solution = Solution::best(&named.chain, costs);
         let time = |length| expected_time(&named.chain, costs, length);
         let row = |(rule, kind, policy, computed)| {
             let played = simulate_policy(&named.chain, costs, policy, runs, named.seed)?;
             let best = kind == PolicyKind::Best;
-            Ok(Row {
+            Ok(ChainRow {
                 chain: named.name.clone(),
                 rule,
                 computed,
@@ -155,9 +155,9 @@ impl Study for LengthsArgs {
             .collect()
     }
 
-    fn table(&self, described: &str, rows: &[Row<PolicyRun>]) -> Result<Table> {
+    fn table(&self, described: &str, rows: &[ChainRow<PolicyRun>]) -> Result<Table> {
         let rate = |header: &str, of: fn(&Played) -> f64| {
-            let rate = |row: &Row<PolicyRun>| Some(of(&row.details.played));
+            let rate = |row: &ChainRow<PolicyRun>| Some(of(&row.details.played));
             figures(header, Evidence::Simulated, rows, rate).decimals(3)
         };
         let title = format!(
@@ -181,7 +181,7 @@ impl Study for LengthsArgs {
     }
 
     /// Discarded tokens against reviews.
-    fn plot(&self, named: &Named, rows: &[Row<PolicyRun>]) -> Result<Captioned> {
+    fn plot(&self, named: &Named, rows: &[ChainRow<PolicyRun>]) -> Result<Captioned> {
         let series = |title: &str, kind: PolicyKind| {
             let runs = rows.iter().map(|row| &row.details);
             let points = runs
@@ -208,7 +208,7 @@ impl Study for LengthsArgs {
         Ok((plot, caption.to_owned()))
     }
 
-    fn record(row: &Row<PolicyRun>) -> Value {
+    fn record(row: &ChainRow<PolicyRun>) -> Value {
         let played = &row.details.played;
         let (speedup, (low, high)) = played.speedup();
         json!({
@@ -229,7 +229,7 @@ impl Study for LengthsArgs {
         })
     }
 
-    fn summary(&self, rows: &[Row<PolicyRun>]) -> String {
+    fn summary(&self, rows: &[ChainRow<PolicyRun>]) -> String {
         let mut known = rows
             .iter()
             .filter_map(|row| Some((row, row.details.thresholds?)));

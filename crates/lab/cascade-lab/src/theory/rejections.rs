@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
 use super::findings::{
-    Captioned, NORMAL, OutputArgs, Row, Study, compared, figure, figures, record,
+    Captioned, ChainRow, NORMAL, OutputArgs, Study, compared, figure, figures, record,
 };
 
 #[derive(Debug, Args)]
@@ -33,11 +33,11 @@ impl Study for RejectionsArgs {
 
     const TITLE: &'static str = "Rejections of speculative sampling";
 
-    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Course>>> {
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<ChainRow<Course>>> {
         let player = Player::new(&named.chain, AcceptMore::NOTHING_MORE)?;
         let (simulated, course) = player.rejections(runs, named.seed)?;
         let computed = expected_rejections(&named.chain);
-        Ok(vec![Row {
+        Ok(vec![ChainRow {
             chain: named.name.clone(),
             rule: String::new(),
             computed: Some(computed.expected),
@@ -46,7 +46,7 @@ impl Study for RejectionsArgs {
         }])
     }
 
-    fn table(&self, described: &str, rows: &[Row<Course>]) -> Result<Table> {
+    fn table(&self, described: &str, rows: &[ChainRow<Course>]) -> Result<Table> {
         let title = format!("{}: {described}", Self::TITLE);
         let per_rejection = figures(
             "Tokens per rejection",
@@ -60,7 +60,7 @@ impl Study for RejectionsArgs {
                    leaves the target's distribution unchanged has fewer (Theorem 2)."))
     }
 
-    fn plot(&self, named: &Named, rows: &[Row<Course>]) -> Result<Captioned> {
+    fn plot(&self, named: &Named, rows: &[ChainRow<Course>]) -> Result<Captioned> {
         let (computed, course) = &rows[0].details;
         let (name, course) = match rows[0].simulated {
             Some(all) if course.is_empty() => ("mean of the runs", vec![all]),
@@ -80,7 +80,7 @@ impl Study for RejectionsArgs {
         Ok((plot, format!("Intervals: {NORMAL}.")))
     }
 
-    fn record(row: &Row<Course>) -> Value {
+    fn record(row: &ChainRow<Course>) -> Value {
         json!({
             "chain": row.chain,
             "tokens": row.details.0.tokens,
@@ -91,7 +91,7 @@ impl Study for RejectionsArgs {
     }
 }
 
-fn acceleration(row: &Row<Course>) -> Option<f64> {
+fn acceleration(row: &ChainRow<Course>) -> Option<f64> {
     Some(row.details.0.acceleration()).filter(|ratio| ratio.is_finite())
 }
 
@@ -121,8 +121,8 @@ impl Study for BatchArgs {
 
     const TITLE: &'static str = "Rejections of batch speculative sampling";
 
-    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<Row<Drafts>>> {
-        let row = |drafts: Drafts, computed: Rejections, simulated| Row {
+    fn rows(&self, named: &Named, runs: u64) -> Result<Vec<ChainRow<Drafts>>> {
+        let row = |drafts: Drafts, computed: Rejections, simulated| ChainRow {
             chain: named.name.clone(),
             rule: drafts.map_or("∞".to_owned(), |drafts| drafts.to_string()),
             computed: Some(computed.expected),
@@ -139,16 +139,16 @@ impl Study for BatchArgs {
         finite.chain([Ok(limit)]).collect()
     }
 
-    fn table(&self, described: &str, rows: &[Row<Drafts>]) -> Result<Table> {
+    fn table(&self, described: &str, rows: &[ChainRow<Drafts>]) -> Result<Table> {
         let title = format!("{}: {described}", Self::TITLE);
         Ok(compared(title, Some("Drafts"), ("Rejections", 4), rows)?
             .note("Theorem 3. More drafts help only where drafting begins, so that rejections do not go to 0: the last \
                    row is what they go to."))
     }
 
-    fn plot(&self, named: &Named, rows: &[Row<Drafts>]) -> Result<Captioned> {
-        let line = |name: &str, evidence, of: fn(&Row<Drafts>) -> Option<Figure>| {
-            let at = |row: &Row<Drafts>| Some((row.details?.get() as f64, of(row)?));
+    fn plot(&self, named: &Named, rows: &[ChainRow<Drafts>]) -> Result<Captioned> {
+        let line = |name: &str, evidence, of: fn(&ChainRow<Drafts>) -> Option<Figure>| {
+            let at = |row: &ChainRow<Drafts>| Some((row.details?.get() as f64, of(row)?));
             let mut points: Vec<_> = rows.iter().filter_map(at).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Line::new(name, evidence, points)
@@ -157,7 +157,7 @@ impl Study for BatchArgs {
             line("Theorem 3", Evidence::Computed, |row| {
                 row.computed.map(Figure::new)
             }),
-            line("runs", Evidence::Simulated, Row::simulated),
+            line("runs", Evidence::Simulated, ChainRow::simulated),
         ];
         let plot = Plot::lines(
             format!("Rejections with several drafts, {}", named.name),
@@ -172,7 +172,7 @@ impl Study for BatchArgs {
         Ok((plot, format!("Intervals: {NORMAL}.")))
     }
 
-    fn record(row: &Row<Drafts>) -> Value {
+    fn record(row: &ChainRow<Drafts>) -> Value {
         json!({
             "chain": row.chain,
             // Absent for the limit.

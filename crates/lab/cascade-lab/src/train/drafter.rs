@@ -14,7 +14,7 @@ use cascade_traces::train::{DrafterKind, DrafterSettings, DrafterTexts, DrafterT
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use self::report::Found;
+use self::report::TrainedDrafter;
 use super::folder::TrainingFolder;
 use super::{inputs, model};
 use crate::job::say_notes;
@@ -43,8 +43,8 @@ pub(crate) struct DrafterArgs {
 
     /// What is trained: a layer that predicts the next state, or a head for each of the next tokens
     /// but one.
-    #[arg(long, value_enum, default_value_t = Kind::Eagle)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = HeadKind::Eagle)]
+    kind: HeadKind,
 
     /// Folder for the target's states, which are recorded once; further trainings on the same
     /// outputs read them [default: `states` in the folder of --out].
@@ -110,9 +110,9 @@ pub(crate) struct DrafterArgs {
     resume: bool,
 }
 
-/// What is trained.
+/// Which head is trained.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
+enum HeadKind {
     Eagle,
     Medusa,
 }
@@ -141,12 +141,12 @@ impl DrafterArgs {
     fn settings(&self) -> DrafterSettings {
         DrafterSettings {
             kind: match self.kind {
-                Kind::Eagle => DrafterKind::Eagle {
+                HeadKind::Eagle => DrafterKind::Eagle {
                     inner: self.inner,
                     steps: self.steps,
                     noise: self.noise,
                 },
-                Kind::Medusa => DrafterKind::Medusa { heads: self.heads },
+                HeadKind::Medusa => DrafterKind::Medusa { heads: self.heads },
             },
             plan: Plan {
                 epochs: self.epochs,
@@ -208,7 +208,7 @@ impl DrafterArgs {
         training: &DrafterTraining<'_>,
         started: Timestamp,
     ) -> Result<()> {
-        let found = Found {
+        let found = TrainedDrafter {
             kind: self.settings().kind,
             target: &target.name,
             outputs: texts.split.sizes(),

@@ -16,7 +16,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::folder::TrainingFolder;
-use super::report::Found;
+use super::report::TrainedStopRule;
 use super::{check_cost, inputs, model};
 use crate::job::say_notes;
 use crate::progress::Progress;
@@ -188,7 +188,7 @@ impl HeadArgs {
         let (on_choice, _) = baselines(&split.choice, self.cost)?;
         let (fixed, oracle) = baselines(&split.held_out, self.cost)?;
         let settings = cascade_config::trained::HeadSettings::new(drafter, choice.threshold);
-        let found = Found {
+        let found = TrainedStopRule {
             what: "head",
             drafter,
             // With a target's probabilities, acceptances are drawn by them along the recorded text.
@@ -207,7 +207,7 @@ impl HeadArgs {
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: training.held_out()?,
-            rows: Found::rows(&on_choice, (&fixed, oracle), ("head", predicted)),
+            rows: TrainedStopRule::rows(&on_choice, (&fixed, oracle), ("head", predicted)),
         };
         let folder = TrainingFolder(&self.out);
         let head = HeadFolder {

@@ -61,8 +61,8 @@ impl Told {
     }
 }
 
-/// What the training of a network that stops drafts gave.
-pub(super) struct Found<'a> {
+/// What the training of a stop rule gave: of a classifier, or of a head beside the drafter.
+pub(super) struct TrainedStopRule<'a> {
     /// `classifier` or `head`.
     pub(super) what: &'static str,
     pub(super) drafter: &'a str,
@@ -82,7 +82,7 @@ pub(super) struct Found<'a> {
     pub(super) rows: Vec<(String, Prediction)>,
 }
 
-impl Found<'_> {
+impl TrainedStopRule<'_> {
     /// The ways to stop, from drafts of 0, 1, 2, … tokens on the outputs to choose by and on those
     /// that are held out, beside what an oracle gives, and what was trained.
     pub(super) fn rows(

@@ -6,11 +6,11 @@ use super::data::{Data, INTERVALS, Ratio, Sheet};
 use super::{Made, notes};
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 use crate::variant::{Setting, names};
-use crate::{Metric, Result, Row, Variant};
+use crate::{Metric, PaperRow, Result, Variant};
 
 /// A line of a table: one variant of a row, or a row that has none.
 struct Line<'a> {
-    row: &'a Row,
+    row: &'a PaperRow,
     variant: Option<usize>,
     /// Who chose the hyperparameters.
     chosen: String,
@@ -345,7 +345,7 @@ impl<'a> Scored<'a> {
             notes.push("All cascades take turns on each prompt; the speed is the median over prompts of plain decoding's time by the cascade's.".to_owned());
         }
         let rows = self.data.definition.rows.iter();
-        let absent = |row: &Row| Some(format!("{}: {}", row.algorithm, row.absent.as_ref()?));
+        let absent = |row: &PaperRow| Some(format!("{}: {}", row.algorithm, row.absent.as_ref()?));
         notes.extend(rows.clone().filter_map(absent));
         let drafting = rows.enumerate().filter(|(_, row)| !row.drafters.is_empty());
         let tried = drafting.map(|(index, row)| {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cascade_config::{AssembleOptions, Config};
-use cascade_reproduce::{Choice, Definition, Experiment, Kind};
+use cascade_reproduce::{Choice, Definition, Experiment, ExperimentKind};
 
 use crate::{reported, run, runs};
 
@@ -131,7 +131,7 @@ fn rows_are_what_the_models_have_and_heads_take_part() {
 #[test]
 fn spec_bench_has_all_kinds_of_drafters_and_recordings_their_own_rows() {
     let definition = Definition::named("spec-bench").unwrap();
-    assert_eq!(definition.kind, Kind::Drafters);
+    assert_eq!(definition.kind, ExperimentKind::Drafters);
     assert_eq!(definition.rows.len(), 12);
     let recorded = definition.on_recording();
     assert_eq!(recorded.rows.len(), 4);

@@ -10,8 +10,8 @@ use cascade_config::trained::{ClassifierFile, ClassifierSettings, HeadFolder, He
 use cascade_engine::{CLASSIFIER_FEATURES, ClassifierWeights, HeadWeights};
 use cascade_reproduce::report::Table;
 use cascade_reproduce::{
-    Choice, Decomposition, Definition, Error, ErrorKind, Experiment, Kind, Metric, Reported, Run,
-    merge,
+    Choice, Decomposition, Definition, Error, ErrorKind, Experiment, ExperimentKind, Metric,
+    Reported, Run, merge,
 };
 use cascade_traces::trace::Trace;
 
@@ -468,7 +468,7 @@ fn recordings_are_replayed_with_max_gram() {
 fn the_papers_tables_are_complete() {
     let figures = |name: &str, metric: Metric| -> Vec<(String, f64)> {
         let definition = Definition::named(name).unwrap();
-        assert_eq!(definition.kind, Kind::Lengths);
+        assert_eq!(definition.kind, ExperimentKind::Lengths);
         let rows = definition.rows.iter().flat_map(|row| &row.paper);
         let of = rows.filter(|figure| figure.metric == metric);
         of.map(|figure| (figure.dataset.clone(), figure.value))

@@ -106,7 +106,7 @@ impl Tuner {
         let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
             let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
             let unused = candidate.unused().into_iter();
-            Ok(Found {
+            Ok(FrontierSetting {
                 unused: unused
                     .map(|drafter| drafters[drafter].name().to_owned())
                     .collect(),
@@ -217,15 +217,15 @@ pub struct Tuned {
     /// Predicted SWI of the configuration's own setting, if it has a K matrix.
     pub own_predicted_swi: Option<f64>,
     /// The promising settings, the best first.
-    pub frontier: Vec<Found>,
+    pub frontier: Vec<FrontierSetting>,
     /// What every setting must be compared with: plain decoding, each statistical drafter alone,
     /// the configuration as it is, and the online schedule.
     pub always: Vec<Compared>,
 }
 
-/// A setting of the frontier.
+/// A promising setting that a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FrontierSetting {
     /// The setting and what the search went by.
     pub candidate: Candidate,
     /// Names of drafters that never draft in it.
@@ -234,7 +234,7 @@ pub struct Found {
     pub outcome: Option<Outcome>,
 }
 
-impl Serialize for Found {
+impl Serialize for FrontierSetting {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let Candidate {
             setting,

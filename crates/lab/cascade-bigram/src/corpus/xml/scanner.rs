@@ -40,8 +40,8 @@ enum Element {
     Page,
 }
 
-/// What the scanner finds.
-pub(super) enum Found {
+/// What the scanner comes to next in a dump.
+pub(super) enum ScanEvent {
     /// A page, in [`Scanner::element`].
     Page,
     /// A page that is too long, or that has no end, and where it starts.
@@ -128,13 +128,13 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Reads on to the end of the next page or of the description of the site.
-    pub(super) fn next(&mut self) -> io::Result<Found> {
+    pub(super) fn next(&mut self) -> io::Result<ScanEvent> {
         while let Some(tag) = self.seek_tag()? {
             if let Some(found) = self.pass(tag) {
                 return Ok(found);
             }
         }
-        Ok(Found::End)
+        Ok(ScanEvent::End)
     }
 
     /// Moves to the next tag, and returns which it is; `None` at the end.
@@ -153,7 +153,7 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Moves behind a tag. What opens an element counts as part of it, and so does what closes it.
-    fn pass(&mut self, tag: &str) -> Option<Found> {
+    fn pass(&mut self, tag: &str) -> Option<ScanEvent> {
         let (open, start) = (self.open, self.start);
         match (tag, open) {
             ("<mediawiki", _) => (self.dump, self.open) = (Some(self.offset()), None),
@@ -164,7 +164,7 @@ impl<R: Read> Scanner<R> {
             _ => {}
         }
         self.advance(tag.len());
-        let no_end = |reason| Some(Found::Bad(start, Skip::Malformed, reason));
+        let no_end = |reason| Some(ScanEvent::Bad(start, Skip::Malformed, reason));
         match (tag, open?) {
             ("<page>" | "<mediawiki", Element::Page) => {
                 no_end("there is no </page> before the next page")
@@ -176,7 +176,7 @@ impl<R: Read> Scanner<R> {
             }
             ("</siteinfo>", Element::SiteInfo) => {
                 self.open = None;
-                Some(Found::SiteInfo)
+                Some(ScanEvent::SiteInfo)
             }
             _ => None,
         }
@@ -201,12 +201,12 @@ impl<R: Read> Scanner<R> {
         }
     }
 
-    fn page(&self) -> Found {
+    fn page(&self) -> ScanEvent {
         if self.too_long {
             let reason = "more than 64 MiB in one revision";
-            Found::Bad(self.start, Skip::TooLong, reason)
+            ScanEvent::Bad(self.start, Skip::TooLong, reason)
         } else {
-            Found::Page
+            ScanEvent::Page
         }
     }
 

@@ -16,7 +16,8 @@ const REPLAYED: &str = "Drafts are chains of the head's most probable tokens beh
     held out from training and choice; a token is accepted if the recorded output has it and all before it. Tokens per forward are \
     those of drafts of one length, one after the other.";
 
-pub(super) struct Found<'a> {
+/// What the training of a head that drafts gave.
+pub(super) struct TrainedDrafter<'a> {
     pub(super) kind: DrafterKind,
     pub(super) target: &'a str,
     /// Outputs to train on, to choose by, and held out.
@@ -26,7 +27,7 @@ pub(super) struct Found<'a> {
     pub(super) held_out: DraftAcceptance,
 }
 
-impl Found<'_> {
+impl TrainedDrafter<'_> {
     /// Writes the report and a JSON file, and prints what they say.
     pub(super) fn tell(&self, folder: &Path, started: Timestamp) -> Result<()> {
         let told = Told {

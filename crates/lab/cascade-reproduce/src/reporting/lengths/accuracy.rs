@@ -5,7 +5,7 @@ use super::group::Group;
 use super::lines::{FigureOf, Line, Lines, Measure};
 use crate::record::Run;
 use crate::report::{Evidence, Figure, Figures, Table};
-use crate::{Metric, Result, Row, trained};
+use crate::{Metric, PaperRow, Result, trained};
 
 /// Decisions of a run: after each drafted token but the last of a draft, to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ fn percent(group: &Group<'_>, variant: usize, right: Count, all: Count) -> Optio
 }
 
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
-    let drafts = |row: &Row| !row.drafters.is_empty();
+    let drafts = |row: &PaperRow| !row.drafters.is_empty();
     let lines = Lines::best(data, groups, &[Metric::F1], drafts);
     let mut table = lines.table("decisions to go on")?;
     table = lines.labels(table, "Setting", Line::setting)?;

@@ -5,14 +5,15 @@ use super::group::Group;
 use super::lines::{FigureOf, Lines, Measure};
 use crate::draft_rule::DraftRule;
 use crate::report::{Evidence, Figure, Table};
-use crate::{Metric, Result, Row};
+use crate::{Metric, PaperRow, Result};
 
 /// `None` if the experiment names no row, or that row did not run and the paper has no figures.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
     let Some(name) = &data.definition.gain_of else {
         return Ok(None);
     };
-    let other = |row: &Row| row.algorithm != *name && !row.drafters.is_empty() && !is_oracle(row);
+    let other =
+        |row: &PaperRow| row.algorithm != *name && !row.drafters.is_empty() && !is_oracle(row);
     let lines = Lines::best(data, groups, &[Metric::Gain], other);
     let (header, how) = if by_latency(data) {
         ("less latency", "100 · (1 − latency / latency of the other)")
@@ -38,7 +39,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     Ok(Some(table.note(format!("Gain is {how}."))))
 }
 
-fn is_oracle(row: &Row) -> bool {
+fn is_oracle(row: &PaperRow) -> bool {
     row.grid.rules == [DraftRule::Oracle]
 }
 

@@ -5,7 +5,7 @@ use super::super::notes;
 use crate::draft_rule::DraftRule;
 use crate::record::Run;
 use crate::regression::{ForwardCounts, ForwardTimes};
-use crate::{Criterion, Row, Variant};
+use crate::{Criterion, PaperRow, Variant};
 
 /// R² below which a regression has found something else than the times of forwards: a busy machine.
 const EXPLAINED: f64 = 0.9;
@@ -151,7 +151,7 @@ impl<'a> Group<'a> {
     }
 
     /// The variants of a row that ran, whether other rows have them too.
-    pub(super) fn variants_of(&self, row: &Row) -> Vec<usize> {
+    pub(super) fn variants_of(&self, row: &PaperRow) -> Vec<usize> {
         // The definition was checked when it was read.
         let ids = row.variants(0).unwrap_or_default().into_iter();
         let mut found = Vec::new();
@@ -171,7 +171,7 @@ impl<'a> Group<'a> {
     }
 
     /// The best setting of a row, by what the row says, on the half that chooses.
-    pub(super) fn best_of(&self, row: &Row) -> Option<usize> {
+    pub(super) fn best_of(&self, row: &PaperRow) -> Option<usize> {
         self.best_by(row.chosen_by, &self.variants_of(row))
     }
 

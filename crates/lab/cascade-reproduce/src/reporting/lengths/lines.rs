@@ -4,14 +4,14 @@ use super::super::data::{Data, INTERVALS};
 use super::super::notes;
 use super::group::Group;
 use crate::report::{Evidence, Figure, Figures, Table};
-use crate::{Criterion, Metric, Result, Row};
+use crate::{Criterion, Metric, PaperRow, Result};
 
 /// One row on one dataset.
 pub(super) struct Line<'a> {
     pub(super) dataset: &'a str,
     /// Where it ran; `None` for what the paper alone has.
     pub(super) group: Option<&'a Group<'a>>,
-    pub(super) row: &'a Row,
+    pub(super) row: &'a PaperRow,
     /// The best variant; `None` for a row that did not run.
     pub(super) variant: Option<usize>,
     /// How it was chosen.
@@ -68,7 +68,7 @@ impl<'a> Lines<'a> {
         data: &'a Data,
         groups: &'a [Group<'a>],
         metrics: &[Metric],
-        wanted: impl Fn(&Row) -> bool,
+        wanted: impl Fn(&PaperRow) -> bool,
     ) -> Self {
         let rows = || data.definition.rows.iter().filter(|row| wanted(row));
         let ran = groups
@@ -76,7 +76,7 @@ impl<'a> Lines<'a> {
             .flat_map(|group| rows().map(move |row| line(group, row)));
         let mut lines: Vec<Line<'_>> = ran.collect();
         for dataset in papers(data, groups) {
-            let has = |row: &Row| metrics.iter().any(|&m| row.figure(dataset, m).is_some());
+            let has = |row: &PaperRow| metrics.iter().any(|&m| row.figure(dataset, m).is_some());
             lines.extend(rows().filter(|row| has(row)).map(|row| Line {
                 dataset,
                 group: None,
@@ -153,7 +153,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn line<'a>(group: &'a Group<'a>, row: &'a Row) -> Line<'a> {
+fn line<'a>(group: &'a Group<'a>, row: &'a PaperRow) -> Line<'a> {
     let variants = group.variants_of(row);
     let by = match row.chosen_by {
         Criterion::Speed => "",

@@ -5,7 +5,7 @@ use super::super::notes;
 use super::group::Group;
 use crate::record::Run;
 use crate::report::{Evidence, Figure, Figures, Table};
-use crate::{Metric, PaperFigure, Result, Row, Variant};
+use crate::{Metric, PaperFigure, PaperRow, Result, Variant};
 
 /// One dataset, or one category of it.
 struct LengthsLine<'a> {
@@ -44,7 +44,7 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
 }
 
 /// Datasets that the paper has lengths of and that did not run.
-fn of_paper_alone<'a>(row: &'a Row, groups: &[Group<'_>]) -> Vec<LengthsLine<'a>> {
+fn of_paper_alone<'a>(row: &'a PaperRow, groups: &[Group<'_>]) -> Vec<LengthsLine<'a>> {
     let ran = |dataset: &str| groups.iter().any(|group| group.of_paper() == dataset);
     let alone = row
         .paper

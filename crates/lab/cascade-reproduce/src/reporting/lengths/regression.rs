@@ -5,7 +5,7 @@ use super::group::{Group, counted};
 use super::lines::{Line, Lines};
 use crate::regression::ForwardTimes;
 use crate::report::{Evidence, Figure, Figures, Table};
-use crate::{Metric, Result, Row};
+use crate::{Metric, PaperRow, Result};
 
 /// A time or share of a fit.
 type Of = fn(&ForwardTimes) -> Option<f64>;
@@ -23,8 +23,8 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
         return Ok(None);
     }
     // The generations of a single variant hardly determine two times.
-    let several = |row: &Row| row.variants(0).is_ok_and(|all| all.len() > 1);
-    let wanted = |row: &Row| row.drafters.is_empty() || several(row);
+    let several = |row: &PaperRow| row.variants(0).is_ok_and(|all| all.len() > 1);
+    let wanted = |row: &PaperRow| row.drafters.is_empty() || several(row);
     let lines = Lines::best(data, groups, &METRICS.map(|(metric, ..)| metric), wanted);
     let fits: Vec<Option<ForwardTimes>> = lines.lines.iter().map(fit).collect();
     let column = |header: &str, unit: &str, of: Of| {

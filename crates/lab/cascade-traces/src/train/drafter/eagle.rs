@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Text;
 use super::layer::{Layer, LayerShape, Span, THETA};
 use super::tensors::{cross_entropy, linear, most_probable, smooth_l1, softmax};
-use super::training::{HeadNetwork, Shared};
+use super::training::{HeadNetwork, SharedWeights};
 use crate::train::Result;
 
 /// Weight of the cross-entropy; that of the regression is 1.
@@ -40,7 +40,7 @@ impl Eagle {
     /// at: those from the last token of the prompt on. A text takes part as long as it goes.
     fn steps(
         &self,
-        shared: &Shared,
+        shared: &SharedWeights,
         parameters: &[Tensor],
         batch: &[&Text],
         (steps, noise): (usize, Option<&mut ChaCha8Rng>),
@@ -150,7 +150,7 @@ impl HeadNetwork for Eagle {
     }
 
     /// Uniform in ±1/√inputs; norms 1, biases 0.
-    fn first_weights(&self, _: &Shared, random: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    fn first_weights(&self, _: &SharedWeights, random: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
         let mut weights = Vec::new();
         for (name, shape) in self.parts() {
             let count = shape.iter().product();
@@ -173,7 +173,7 @@ impl HeadNetwork for Eagle {
     /// of the distributions that the target's output head makes of both.
     fn loss(
         &self,
-        shared: &Shared,
+        shared: &SharedWeights,
         parameters: &[Tensor],
         batch: &[&Text],
         noise: Option<&mut ChaCha8Rng>,
@@ -200,7 +200,7 @@ impl HeadNetwork for Eagle {
 
     fn said(
         &self,
-        shared: &Shared,
+        shared: &SharedWeights,
         parameters: &[Tensor],
         text: &Text,
         depth: usize,
@@ -215,7 +215,7 @@ impl HeadNetwork for Eagle {
         all.iter().map(of).collect()
     }
 
-    fn config(&self, shared: &Shared) -> Value {
+    fn config(&self, shared: &SharedWeights) -> Value {
         let shape = self.shape;
         json!({
             "architectures": ["LlamaForCausalLM"],

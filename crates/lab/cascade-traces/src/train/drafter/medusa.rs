@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Text;
 use super::tensors::{cross_entropy_of, linear, most_probable};
-use super::training::{HeadNetwork, Shared};
+use super::training::{HeadNetwork, SharedWeights};
 use crate::train::Result;
 
 /// Head k has this to the power k as its weight, counted from 1.
@@ -54,7 +54,7 @@ impl HeadNetwork for Medusa {
     }
 
     /// Blocks that change nothing, and the target's output head.
-    fn first_weights(&self, shared: &Shared, _: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    fn first_weights(&self, shared: &SharedWeights, _: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
         let mut weights = Vec::new();
         for (part, (_, shape)) in self.parts().into_iter().enumerate() {
             weights.push(match part % PARTS {
@@ -68,7 +68,7 @@ impl HeadNetwork for Medusa {
     /// The cross-entropy of each head with the recorded tokens, weighted.
     fn loss(
         &self,
-        _: &Shared,
+        _: &SharedWeights,
         parameters: &[Tensor],
         batch: &[&Text],
         _: Option<&mut ChaCha8Rng>,
@@ -100,7 +100,7 @@ impl HeadNetwork for Medusa {
 
     fn said(
         &self,
-        _: &Shared,
+        _: &SharedWeights,
         parameters: &[Tensor],
         text: &Text,
         depth: usize,
@@ -115,7 +115,7 @@ impl HeadNetwork for Medusa {
         Ok(said)
     }
 
-    fn config(&self, _: &Shared) -> Value {
+    fn config(&self, _: &SharedWeights) -> Value {
         json!({ "medusa_num_heads": self.heads, "medusa_num_layers": 1 })
     }
 

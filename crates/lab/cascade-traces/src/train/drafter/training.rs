@@ -118,13 +118,13 @@ pub type DrafterTraining<'a> = Fit<Drafter<'a>>;
 /// What is learned: a head, and what it shares with its target.
 pub struct Drafter<'a> {
     texts: &'a DrafterTexts,
-    shared: Shared,
+    shared: SharedWeights,
     head: Box<dyn HeadNetwork>,
     settings: DrafterSettings,
 }
 
-/// What a head shares with its target.
-pub(super) struct Shared {
+/// The weights that a head shares with its target, which training leaves as they are.
+pub(super) struct SharedWeights {
     /// `[vocab_size, size]`.
     embedding: Tensor,
     /// The matrix from states to logits.
@@ -137,12 +137,13 @@ pub(super) trait HeadNetwork {
     fn parts(&self) -> Vec<(String, Vec<usize>)>;
 
     /// What training begins with.
-    fn first_weights(&self, shared: &Shared, random: &mut ChaCha8Rng) -> Result<Vec<Tensor>>;
+    fn first_weights(&self, shared: &SharedWeights, random: &mut ChaCha8Rng)
+    -> Result<Vec<Tensor>>;
 
     /// The mean loss of a batch, and over how many rows; `None` if there are none.
     fn loss(
         &self,
-        shared: &Shared,
+        shared: &SharedWeights,
         parameters: &[Tensor],
         batch: &[&Text],
         noise: Option<&mut ChaCha8Rng>,
@@ -153,14 +154,14 @@ pub(super) trait HeadNetwork {
     /// tokens: what it says behind a wrong one does not matter.
     fn said(
         &self,
-        shared: &Shared,
+        shared: &SharedWeights,
         parameters: &[Tensor],
         text: &Text,
         depth: usize,
     ) -> Result<Vec<Vec<TokenId>>>;
 
     /// Its config.json.
-    fn config(&self, shared: &Shared) -> Value;
+    fn config(&self, shared: &SharedWeights) -> Value;
 
     /// The name of the file with its weights.
     fn file(&self) -> &'static str;
@@ -196,7 +197,7 @@ impl<'a> DrafterTraining<'a> {
         }
         let shape = (basis.vocab_size, basis.size);
         let matrix = |numbers: &[f32]| Tensor::from_slice(numbers, shape, &Device::Cpu);
-        let shared = Shared {
+        let shared = SharedWeights {
             embedding: matrix(&basis.embedding)?,
             output: matrix(&basis.output)?,
         };
@@ -292,7 +293,7 @@ fn head(settings: &DrafterSettings, basis: &HeadBasis) -> Box<dyn HeadNetwork> {
     }
 }
 
-impl Shared {
+impl SharedWeights {
     pub(super) fn vocab_size(&self) -> usize {
         self.output.dims()[0]
     }

@@ -12,8 +12,9 @@ const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// No pointer is longer.
 const LONGEST_POINTER: u64 = 1024;
 
-/// A file that is not all here yet, beside where it will be. It is kept if it is dropped.
-pub(super) struct Part {
+/// A file that is downloaded and not all here yet, beside where it will be. What there is of it
+/// is kept when this is dropped, and goes on later.
+pub(super) struct PartialDownload {
     path: PathBuf,
     file: File,
     length: u64,
@@ -21,7 +22,7 @@ pub(super) struct Part {
     pieces: u32,
 }
 
-impl Part {
+impl PartialDownload {
     /// What an earlier download left, or nothing.
     pub(super) fn open(path: PathBuf) -> Outcome<Self> {
         let open = || {

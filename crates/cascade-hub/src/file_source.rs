@@ -7,13 +7,13 @@ use crate::files::{CONFIG, FORMATS, is_gguf};
 use crate::repo::HubRepo;
 use crate::{Error, ErrorKind, ModelFile, Result};
 
-/// Something that has files by name.
-pub(crate) enum Place<'a> {
+/// Where files of a model are found by name: a folder, or a repository of the hub.
+pub(crate) enum FileSource<'a> {
     Folder(&'a Path),
     Hub(Box<HubRepo<'a>>),
 }
 
-impl Place<'_> {
+impl FileSource<'_> {
     pub(crate) fn find(&mut self, name: &str) -> Result<Option<ModelFile>> {
         let path = match self {
             Self::Folder(folder) => Some(folder.join(name)).filter(|path| path.is_file()),
@@ -96,7 +96,7 @@ impl Place<'_> {
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for FileSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(folder) => write!(f, "{}", folder.display()),
