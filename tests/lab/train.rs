@@ -27,8 +27,8 @@ fn history(folder: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// A recording, and what was trained of it: to the end, and again by a training that had nothing left
-/// to do.
+/// A recording, and what was trained of it: to the end, and again by a training that had nothing
+/// left to do.
 struct Trained {
     folder: tempfile::TempDir,
     trace: String,

@@ -94,7 +94,7 @@ impl Case {
                 let threads = draw.pick("threads", &["all", "all", "1", "3"]);
                 Company::Alone(["1", "3"].iter().position(|&pool| pool == threads))
             }
-            "batch" => Company::Batch(draw.rng.random_range(1..8)),
+            "batch" => Company::Batch(draw.rng.random_range(1..13)),
             _ => Company::Threads,
         };
         // A head reads the weights of its target, which another scorer would hide from a batch.
@@ -347,10 +347,11 @@ impl Draw<'_> {
         if prefix != "own" {
             plan.trunk = self.tokens(tokens, plan.room);
         }
-        let cascades = if company == "alone" {
-            1
-        } else {
-            self.rng.random_range(2..7)
+        let cascades = match company {
+            "alone" => 1,
+            // Seldom, since each of them takes time.
+            _ if self.rng.random_ratio(1, 16) => 24,
+            _ => self.rng.random_range(2..7),
         };
         let mut texts = Vec::new();
         for _ in 0..cascades {

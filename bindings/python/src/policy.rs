@@ -123,7 +123,7 @@ impl PyPart {
         self.fault.keep(said, otherwise)
     }
 
-    /// Tells the object what it observes, if it does.
+    /// Passes an observation to the object, if it has the method.
     pub(crate) fn observe<T: PyClass + Into<PyClassInitializer<T>>>(
         &self,
         seen: impl FnOnce(Python<'_>) -> T,

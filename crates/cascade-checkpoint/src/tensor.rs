@@ -47,7 +47,7 @@ pub(crate) struct Tensor {
 pub(crate) enum Order {
     /// The rows of a checkpoint, one after the other.
     Rows,
-    /// Of each head, the rows that are rotated together, so many pairs of them, as neighbours.
+    /// Puts the rows of each head that are rotated together side by side, in so many pairs.
     Neighbours { pairs: usize },
     /// Steps through a storage.
     View(View),

@@ -1,9 +1,10 @@
 //! Checks the results of [`Scorer`](cascade_core::Scorer)s and [`Drafter`](cascade_core::Drafter)s,
 //! in one place.
 //!
-//! Every call of a model is counted by its level, which checks the result here. So a model that returns too few rows, or omits what was wanted, causes an error that names the
-//! method, never a panic or a review that is silently stricter than configured. The cost of a check
-//! does not depend on the vocabulary size.
+//! Every call of a model is counted by its level, which checks the result here. So a model that
+//! returns too few rows, or omits what was wanted, causes an error that names the method, never a
+//! panic or a review that is silently stricter than configured. The cost of a check does not depend
+//! on the vocabulary size.
 
 use cascade_core::{
     Budget, Candidate, Error, Matrix, Proposal, Result, RowDetail, ScoredTree, Scores, TokenId,

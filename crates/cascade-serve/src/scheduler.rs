@@ -472,7 +472,7 @@ impl Scheduler {
         Outcome::Ongoing
     }
 
-    /// What the models compute, timed; what becomes of the generation if they cannot.
+    /// Times what the models compute. A failure ends the generation, as the outcome says.
     fn in_models<T>(&self, work: impl FnOnce() -> cascade_engine::Result<T>) -> Result<T, Outcome> {
         let begun = Instant::now();
         let done = guarded(work);

@@ -109,7 +109,7 @@ impl ClassifierFile {
     /// The bytes of a file.
     ///
     /// # Errors
-    /// [`NetworkError::Classifier`] if the weights are not those of a classifier.
+    /// [`NetworkError::Invalid`] if the weights are not those of a classifier.
     pub fn to_bytes(&self) -> Result<Vec<u8>, NetworkError> {
         self.weights.check()?;
         let weights = &self.weights;

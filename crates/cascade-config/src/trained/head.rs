@@ -120,7 +120,7 @@ impl HeadFolder {
     /// The files of a folder, by name.
     ///
     /// # Errors
-    /// [`NetworkError::Head`] if the weights are not those of a head.
+    /// [`NetworkError::Invalid`] if the weights are not those of a head.
     pub fn to_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, NetworkError> {
         self.weights.check()?;
         let weights = &self.weights;

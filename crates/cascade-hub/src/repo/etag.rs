@@ -41,8 +41,8 @@ impl Etag {
         matches!(self.0.len(), SHA1 | SHA256) && self.0.bytes().all(|b| b.is_ascii_hexdigit())
     }
 
-    /// `None` if the `length` bytes that `content` gives are the right ones, or nobody can tell; else
-    /// what is wrong.
+    /// `None` if the `length` bytes that `content` gives are the right ones, or nobody can tell;
+    /// else what is wrong.
     pub(super) fn mismatch(
         &self,
         content: &mut impl Read,

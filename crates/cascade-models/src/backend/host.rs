@@ -213,8 +213,8 @@ pub(crate) struct RelativeBias {
 }
 
 impl RelativeBias {
-    /// Of `[heads][2 * reach + 1]` values: entry reach + d is that of a key d positions before its
-    /// query; farther ones have the last on their side.
+    /// A bias of `[heads][2 * reach + 1]` values: entry reach + d is that of a key d positions
+    /// before its query; farther ones have the last on their side.
     pub(crate) fn new(values: &[f32], reach: usize) -> Self {
         let heads = values.chunks_exact(2 * reach + 1);
         let with_hidden = |head: &[f32]| [head, &[f32::NEG_INFINITY]].concat();

@@ -39,9 +39,9 @@ pub(crate) struct Family {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttentionBias {
     None,
-    /// Those to queries, keys and values.
+    /// The products that give queries, keys and values.
     Inputs,
-    /// All, if `attention_bias` says so.
+    /// All products of attention, if `attention_bias` says so.
     Stated,
 }
 

@@ -14,7 +14,7 @@ use super::{Labels, times};
 #[derive(Clone)]
 pub(crate) struct Forwards {
     target: Arc<OnceLock<Weak<Model>>>,
-    /// Those of [`NAMES`].
+    /// The histograms that [`NAMES`] lists.
     histograms: [Histograms; 3],
 }
 

@@ -23,7 +23,7 @@ const RECORDED: &str = "A token is accepted if the recorded output has it.";
 const DRAWN: &str = "Whether a token is accepted was drawn at random, with the probability min(1, p/q) that speculative \
     sampling accepts it behind the recorded text.";
 
-/// What a training gave, for people and for programs.
+/// The report of a training: what its page shows, and the JSON file beside the weights.
 pub(super) struct Told {
     pub(super) title: String,
     pub(super) summary: String,

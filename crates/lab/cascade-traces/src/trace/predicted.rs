@@ -10,7 +10,8 @@ use crate::ratio::ByRecord;
 /// recorded tokens before it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predicted {
-    /// By record, the sum of the negative logarithms of its tokens' probabilities, and their number.
+    /// By record, the sum of the negative logarithms of its tokens' probabilities, and their
+    /// number.
     nats: ByRecord,
     /// Tokens that are the model's most probable ones.
     agreed: usize,

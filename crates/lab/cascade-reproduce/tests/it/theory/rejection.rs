@@ -34,7 +34,7 @@ fn chain(pairs: &[Rows]) -> Markov {
     Markov::from_json(&text.to_string()).unwrap()
 }
 
-/// The same pair at each position, whatever the last token is.
+/// A chain with one pair of distributions at each position, whatever the last token is.
 fn repeated(target: &[f64], drafter: &[f64], positions: usize) -> Markov {
     let count = 1 + (positions - 1) * target.len();
     chain(&vec![(target.to_vec(), drafter.to_vec()); count])
