@@ -143,8 +143,8 @@ impl<K: PartialEq, T: Clone> Cache<K, T> {
         if let Some(value) = self.find(|known| *known == key) {
             return Ok(value);
         }
-        // Not under the lock: who waits for the threads that pack weights may be given a task by
-        // them that asks for a model, too.
+        // Without the lock: a thread pool packs the weights, and a thread of it that waits may be
+        // given another task, which asks this cache.
         let value = make()?;
         let mut known = lock(&self.0);
         if let Some((_, first)) = known.iter().find(|(known, _)| *known == key) {
@@ -494,5 +494,21 @@ pub(crate) struct Tables<'a> {
 impl Resources for Tables<'_> {
     fn table(&self, locator: &TableLocator) -> cascade_ngram::Result<Arc<NgramTable>> {
         self.pool.table(locator, self.vocabulary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cache;
+
+    #[test]
+    fn what_is_being_made_may_ask_its_own_cache() {
+        let cache = Cache::new();
+        let value = |value: i32| move || Ok::<_, ()>(value);
+        let made = cache.get("head", || cache.get("target", value(1)).map(|one| one + 1));
+        assert_eq!(made, Ok(2));
+        // The first value of a key stays, also if it was made meanwhile.
+        let late = cache.get("drafter", || cache.get("drafter", value(3)).map(|_| 4));
+        assert_eq!([late, cache.get("drafter", value(5))], [Ok(3), Ok(3)]);
     }
 }
