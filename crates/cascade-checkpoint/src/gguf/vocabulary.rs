@@ -9,11 +9,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 
 use serde_json::{Value as Json, json};
+use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::models::unigram::Unigram;
+use tokenizers::normalizers::NFC;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
-use tokenizers::{AddedToken, Tokenizer};
+use tokenizers::{AddedToken, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
 use super::{Gguf, pre_tokenizers};
 use crate::sentencepiece::{self, Outcome, Piece, PieceType, SPACE, describe};
@@ -443,32 +447,19 @@ impl<'a> Vocabulary<'a> {
             return Err(self.gguf.no_tokenizer(problem));
         }
         let pre = self.pre_tokenizer()?;
-        let ids = self.tokens.iter().cloned().zip((0..).map(Json::from));
-        let normalizer = if pre.composed {
-            json!({"type": "NFC"})
-        } else {
-            Json::Null
+        let ids: Vocab = self.tokens.iter().cloned().zip(0..).collect();
+        let model = BPE::builder()
+            .vocab_and_merges(ids, self.merges()?)
+            .ignore_merges(pre.whole);
+        let built = || {
+            let mut tokenizer = Tokenizer::new(model.build().map_err(describe)?);
+            let normalizer = pre.composed.then_some(NFC);
+            tokenizer.with_normalizer(normalizer).map_err(describe)?;
+            tokenizer.with_pre_tokenizer(Some(PreTokenizers::new(cuts(pre)?)));
+            tokenizer.with_decoder(Some(ByteLevel::new(false, true, true)));
+            Ok(tokenizer)
         };
-        let json = json!({
-            "version": "1.0",
-            "normalizer": normalizer,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": cuts(pre)},
-            "decoder": byte_level(true),
-            "model": {
-                "type": "BPE",
-                "dropout": null,
-                "unk_token": null,
-                "continuing_subword_prefix": null,
-                "end_of_word_suffix": null,
-                "fuse_unk": false,
-                "byte_fallback": false,
-                "ignore_merges": pre.whole,
-                "vocab": Json::Object(ids.collect()),
-                "merges": self.merges()?,
-            },
-        });
-        let built = Tokenizer::from_bytes(json.to_string()).map_err(describe);
-        self.completed(built, (pre.begins, None), (false, None))
+        self.completed(built(), (pre.begins, None), (false, None))
     }
 
     fn pre_tokenizer(&self) -> Result<&'static pre_tokenizers::PreTokenizer> {
@@ -485,7 +476,7 @@ impl<'a> Vocabulary<'a> {
         })
     }
 
-    fn merges(&self) -> Result<Vec<(&'a str, &'a str)>> {
+    fn merges(&self) -> Result<Vec<(String, String)>> {
         let merges = self
             .gguf
             .texts(MERGES)?
@@ -500,7 +491,7 @@ impl<'a> Vocabulary<'a> {
             match merge[second..].find(' ') {
                 Some(space) => {
                     let space = second + space;
-                    parts.push((&merge[..space], &merge[space + 1..]));
+                    parts.push((merge[..space].to_owned(), merge[space + 1..].to_owned()));
                 }
                 None => {
                     let problem = format!("`{MERGES}` has {merge:?}, which are not two parts");
@@ -579,25 +570,14 @@ fn name((token, id): (&str, usize)) -> String {
 }
 
 /// How texts are cut before their bytes become letters.
-fn cuts(pre: &pre_tokenizers::PreTokenizer) -> Vec<Json> {
-    let splits = pre.splits.iter().map(|expression| {
-        json!({
-            "type": "Split",
-            "pattern": {"Regex": expression},
-            "behavior": "Isolated",
-            "invert": false,
-        })
+fn cuts(pre: &pre_tokenizers::PreTokenizer) -> Outcome<Vec<PreTokenizerWrapper>> {
+    let splits = pre.splits.iter().map(|&expression| {
+        let pattern = SplitPattern::Regex(expression.to_owned());
+        let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
+        Ok(split.map_err(describe)?.into())
     });
-    splits.chain([byte_level(false)]).collect()
-}
-
-fn byte_level(use_regex: bool) -> Json {
-    json!({
-        "type": "ByteLevel",
-        "add_prefix_space": false,
-        "trim_offsets": true,
-        "use_regex": use_regex,
-    })
+    let bytes = ByteLevel::new(false, true, false).into();
+    splits.chain([Ok(bytes)]).collect()
 }
 
 #[cfg(test)]
@@ -611,13 +591,7 @@ mod tests {
         assert_eq!(names.len(), distinct.len());
         for name in names {
             let pre = pre_tokenizers::of(name).unwrap();
-            for split in pre.splits {
-                let split = json!({"type": "Split", "pattern": {"Regex": split},
-                    "behavior": "Isolated", "invert": false});
-                let read: std::result::Result<tokenizers::PreTokenizerWrapper, _> =
-                    serde_json::from_value(split);
-                assert!(read.is_ok(), "{name}: {read:?}");
-            }
+            assert!(cuts(pre).is_ok(), "{name}");
         }
     }
 }
