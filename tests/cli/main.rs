@@ -17,5 +17,6 @@ mod lookalikes;
 mod memory;
 mod outputs;
 mod pairs;
+mod real_model;
 mod serve;
 mod terminal;
