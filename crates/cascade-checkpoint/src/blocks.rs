@@ -257,7 +257,9 @@ impl BlockType {
     /// scales and their integers.
     pub(crate) fn widened(self, blocks: &[u8]) -> Vec<u8> {
         let blocks = blocks.par_chunks_exact(self.bytes());
-        blocks.flat_map_iter(|block| self.widen(block).into_owned()).collect()
+        blocks
+            .flat_map_iter(|block| self.widen(block).into_owned())
+            .collect()
     }
 
     fn widen(self, block: &[u8]) -> Cow<'_, [u8]> {
@@ -390,7 +392,11 @@ fn q8_0_of_q5_0(block: &[u8]) -> Vec<u8> {
         let low = packed[i % 16] >> (4 * (i / 16)) & 15;
         (low | (tops[i / 8] >> (i % 8) & 1) << 4).wrapping_sub(16)
     };
-    block[..2].iter().copied().chain((0..SMALL).map(integer)).collect()
+    block[..2]
+        .iter()
+        .copied()
+        .chain((0..SMALL).map(integer))
+        .collect()
 }
 
 /// Blocks with a scale in f32 of IQ4_XS, which has d, 8 scales of 6 bits, less 32, and codes.
@@ -402,7 +408,10 @@ fn iq4_of_iq4_xs(block: &[u8]) -> Vec<u8> {
         let low = lows[i / 2] >> (4 * (i % 2)) & 15;
         let high = (highs >> (2 * i) & 3) as u8;
         let scale = d * (i32::from(low | high << 4) - 32) as f32;
-        scale.to_le_bytes().into_iter().chain(packed.iter().copied())
+        scale
+            .to_le_bytes()
+            .into_iter()
+            .chain(packed.iter().copied())
     });
     wide.collect()
 }

@@ -46,7 +46,8 @@ pub enum Format {
     Iq4,
     /// Blocks of 32: a power of two in a byte, and 4 bits each, which stand for numbers of E2M1.
     Mxfp4,
-    /// Blocks of 256: sixteen times 16 weights of 2 bits, with a scale and a minimum of 4 bits each.
+    /// Blocks of 256: sixteen times 16 weights of 2 bits, with a scale and a minimum of 4 bits
+    /// each.
     Q2K,
     /// Blocks of 256: eight times 32 weights of 4 bits, with a scale and a minimum of 6 bits each.
     Q4K,

@@ -264,8 +264,8 @@ fn pack_codes(step: &mut [u8], lane: usize, scale: &[u8], codes: &[u8]) {
     put_nibbles(&mut step[4 * WIDTH..], lane, |i| nibble(codes, i));
 }
 
-/// What the integers of a block of MXFP4 are multiplied with: 2 to the power of its first byte, less
-/// 128.
+/// What the integers of a block of MXFP4 are multiplied with: 2 to the power of its first byte,
+/// less 128.
 fn power(exponent: u8) -> f32 {
     match exponent {
         0 | 1 => f32::from_bits(0x0020_0000 << exponent),

@@ -393,7 +393,7 @@ fn two_bits(part: &[u8]) -> [__m512i; 4] {
     ]
 }
 
-/// The same of Q6_K.
+/// Four times four inputs' weights of a part of Q6_K, with 32 added.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn six_bits(part: &[u8]) -> [__m512i; 4] {

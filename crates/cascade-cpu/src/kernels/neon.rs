@@ -369,7 +369,7 @@ fn two_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
     ]
 }
 
-/// The same of Q6_K.
+/// Four times four inputs' weights of a part of Q6_K, with 32 added.
 #[inline]
 #[target_feature(enable = "neon")]
 fn six_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
@@ -385,6 +385,13 @@ fn six_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
     ]
 }
 
+/// Four signed bytes.
+#[inline]
+#[target_feature(enable = "neon")]
+fn signed(bytes: &[u8], h: usize) -> int32x4_t {
+    integers(four(bytes, h).map(|byte| i32::from(byte as i8)))
+}
+
 /// Rows with weights in Q2_K or Q6_K.
 #[target_feature(enable = "neon")]
 fn rows_of_sixteens<const R: usize, const STEP: usize>(
@@ -394,23 +401,23 @@ fn rows_of_sixteens<const R: usize, const STEP: usize>(
 ) {
     let mut sums = [[vdupq_n_f32(0.0); 4]; R];
     for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
-        let signed = |at: usize, h: usize| integers(four(&step[at..], h).map(|q| (q as i8).into()));
         for h in 0..4 {
-            let (mut dots, mut least) = ([vdupq_n_s32(0); R], [vdupq_n_s32(0); R]);
+            let mut dots = [vdupq_n_s32(0); R];
             for part in 0..16 {
                 let (factors, weights) = match STEP {
-                    Q2K_STEP => (Q2K_FACTORS, two_bits(&step[Q2K_WEIGHTS + part * Q2K_PART..], h)),
-                    _ => (Q6K_FACTORS, six_bits(&step[Q6K_WEIGHTS + part * Q6K_PART..], h)),
+                    Q2K_STEP => (
+                        Q2K_FACTORS,
+                        two_bits(&step[Q2K_WEIGHTS + part * Q2K_PART..], h),
+                    ),
+                    _ => (
+                        Q6K_FACTORS,
+                        six_bits(&step[Q6K_WEIGHTS + part * Q6K_PART..], h),
+                    ),
                 };
-                let factors = signed(factors + part * WIDTH, h);
+                let factors = signed(&step[factors + part * WIDTH..], h);
                 each_row!(R, r, {
-                    let added = x[r].of_six_bits[part];
-                    if STEP == Q2K_STEP {
-                        let minima = signed(Q2K_MINIMA + part * WIDTH, h);
-                        least[r] = vmlaq_n_s32(least[r], minima, added);
-                    }
                     // Weights have 32 added.
-                    let mut of_part = vdupq_n_s32(added);
+                    let mut of_part = vdupq_n_s32(x[r].of_six_bits[part]);
                     for i in 0..4 {
                         let weights = vreinterpretq_s8_u8(weights[i]);
                         of_part = dot(of_part, weights, x[r].words[4 * part + i]);
@@ -421,11 +428,23 @@ fn rows_of_sixteens<const R: usize, const STEP: usize>(
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
                 if STEP == Q2K_STEP {
-                    let offset = halves(&step[2 * WIDTH..], h);
-                    sums[r][h] = add(sums[r][h], least[r], offset, x[r].scale / 32.0);
+                    let (least, offset) = (least(step, &x[r], h), halves(&step[2 * WIDTH..], h));
+                    sums[r][h] = add(sums[r][h], least, offset, x[r].scale / 32.0);
                 }
             });
         }
     }
     store(sums, out);
+}
+
+/// What the minima of a step of Q2_K take, -32 times.
+#[inline]
+#[target_feature(enable = "neon")]
+fn least(step: &[u8], x: &Q8K, h: usize) -> int32x4_t {
+    let mut least = vdupq_n_s32(0);
+    for part in 0..16 {
+        let minima = signed(&step[Q2K_MINIMA + part * WIDTH..], h);
+        least = vmlaq_n_s32(least, minima, x.of_six_bits[part]);
+    }
+    least
 }

@@ -3,8 +3,8 @@
 //! * Floats: `sum = fma(x, w, sum)` for each input in turn. In bf16, of each pair of inputs the
 //!   second comes first, as in the instructions of CPUs.
 //! * Blocks: an integer for each block, exact, then `sum = fma(integer, scale of the weights *
-//!   scale of the activations, sum)` for each block in turn; in Q2_K, Q4_K and Q5_K what minima take
-//!   is subtracted after it in the same way, and in Q4_1 and Q5_1 what they give is added.
+//!   scale of the activations, sum)` for each block in turn; in Q2_K, Q4_K and Q5_K what minima
+//!   take is subtracted after it in the same way, and in Q4_1 and Q5_1 what they give is added.
 
 use super::{Bf16, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
@@ -173,7 +173,11 @@ fn sixteens<const STEP: usize>(panel: &[u8], x: &[Q8K], sums: &mut [Sums]) {
             };
             let words = &x.words[4 * part..];
             let of_part: i32 = (0..16).map(|i| weight(i) * integer(words, i)).sum();
-            let factors = if STEP == Q2K_STEP { Q2K_FACTORS } else { Q6K_FACTORS };
+            let factors = if STEP == Q2K_STEP {
+                Q2K_FACTORS
+            } else {
+                Q6K_FACTORS
+            };
             dot += i32::from(step[factors + part * WIDTH + lane] as i8) * of_part;
             if STEP == Q2K_STEP {
                 least += i32::from(step[Q2K_MINIMA + part * WIDTH + lane]) * x.of_six_bits[part];
