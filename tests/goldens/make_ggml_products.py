@@ -15,7 +15,8 @@ import llama_cpp
 import numpy as np
 
 OUT = Path(__file__).resolve().parents[2] / "crates/cascade-cpu/tests/it/ggml_products.json"
-TYPES = {"f16": 1, "q4_0": 2, "q8_0": 8, "q4_k": 12, "q5_k": 13, "q6_k": 14, "bf16": 30}
+TYPES = {"f16": 1, "q4_0": 2, "q4_1": 3, "q5_1": 7, "q8_0": 8, "q2_k": 10, "q4_k": 12, "q5_k": 13, "q6_k": 14, "iq4": 20,
+         "bf16": 30, "mxfp4": 39}
 INPUTS, OUTPUTS, ROWS = 512, 3, 2
 
 libraries = Path(llama_cpp.__file__).parent / "lib"
@@ -71,6 +72,13 @@ def products(kind, weights, inputs):
     return out
 
 
+def with_f32_scales(rows):
+    """Rows of IQ4_NL with the scales of blocks in f32."""
+    blocks = rows.reshape(-1, 18)
+    scales = blocks[:, :2].copy().view(np.float16).astype(np.float32).view(np.uint8)
+    return np.concatenate([scales, blocks[:, 2:]], axis=1).reshape(len(rows), -1)
+
+
 def main():
     cpu.ggml_cpu_init()
     rng = np.random.default_rng(7)
@@ -81,8 +89,10 @@ def main():
     found = {"inputs": inputs.tolist(), "matrix": matrix.tolist(), "types": {}}
     for name, kind in TYPES.items():
         blocks = rounded(kind, matrix)
-        found["types"][name] = {"blocks": [row.tobytes().hex() for row in blocks],
-                                "products": products(kind, blocks, inputs).tolist()}
+        of_ggml = products(kind, blocks, inputs).tolist()
+        if name == "iq4":
+            blocks = with_f32_scales(blocks)
+        found["types"][name] = {"blocks": [row.tobytes().hex() for row in blocks], "products": of_ggml}
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(found) + "\n")
 

@@ -306,10 +306,10 @@ def tokenized(path, texts):
 # Blocks
 
 BLOCKS = [Type.F32, Type.F16, Type.BF16, Type.F64, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q2_K, Type.Q3_K,
-          Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_NL, Type.IQ4_XS]
+          Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_NL, Type.IQ4_XS, Type.MXFP4]
 # Where half-precision scales lie in a block.
 SCALES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.Q2_K: [80, 82], Type.Q3_K: [108],
-          Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0], Type.IQ4_XS: [0]}
+          Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.MXFP4: []}
 
 
 def random_blocks(kind, shape, rng, scale):
@@ -323,6 +323,17 @@ def random_blocks(kind, shape, rng, scale):
     return raw.reshape(*shape[:-1], shape[-1] // size * width)
 
 
+def with_other_scales(kind, data):
+    """The same with negative scales in the second half, the least numbers in the first block, and powers of two in MXFP4."""
+    blocks = data.reshape(-1, gguf.GGML_QUANT_SIZES[kind][1]).copy()
+    for at in SCALES[kind]:
+        blocks[len(blocks) // 2:, at + 1] |= 0x80
+        blocks[0, at:at + 2] = [1, 0]
+    if kind == Type.MXFP4:
+        blocks[:, 0] = [*range(3), *range(112, 112 + len(blocks) - 4), 252]
+    return blocks.reshape(data.shape)
+
+
 def blocks():
     """All bytes of all types, and what the gguf package unpacks them to: it agrees with ggml-quants.c bit for bit."""
     rng = np.random.default_rng(22)
@@ -331,6 +342,7 @@ def blocks():
     for kind in BLOCKS:
         if kind in SCALES:
             data = random_blocks(kind, (2, 512), rng, 0.01)
+            data = with_other_scales(kind, data)
             values = gguf.quants.dequantize(data, kind)
         else:
             values = rng.standard_normal((2, 5)).astype(np.float64 if kind == Type.F64 else np.float32)
@@ -388,7 +400,11 @@ def models_of_goldens(scratch):
     decoder("qwen3-k", "qwen3", Qwen3Config(
         hidden_size=256, num_attention_heads=2, num_key_value_heads=1, head_dim=16, intermediate_size=32, vocab_size=rows,
         num_hidden_layers=1, max_position_embeddings=64, tie_word_embeddings=True, use_sliding_window=False),
-        as_bytes("qwen2"), None, seed=34)
+        as_bytes("qwen2"), MIXED, seed=34)
+    decoder("qwen3-minima", "qwen3", Qwen3Config(
+        hidden_size=256, num_attention_heads=2, num_key_value_heads=1, head_dim=16, intermediate_size=32, vocab_size=rows,
+        num_hidden_layers=1, max_position_embeddings=64, tie_word_embeddings=True, use_sliding_window=False),
+        as_bytes("qwen2"), MINIMA, seed=37)
     t5("t5-v1.0-f32", T5Config(
         d_model=20, d_kv=6, num_heads=3, d_ff=22, vocab_size=count(t5_vocab) + 8, num_layers=2, num_decoder_layers=1,
         feed_forward_proj="relu", tie_word_embeddings=True, layer_norm_epsilon=1e-6, pad_token_id=0, eos_token_id=1,
@@ -402,6 +418,12 @@ def models_of_goldens(scratch):
 # Which type each matrix of the K-quantized model has; the rest is Q8_0.
 MIXED = {"token_embd": Type.Q4_K, "attn_q": Type.Q4_K, "attn_k": Type.Q5_K, "attn_v": Type.Q3_K, "ffn_gate": Type.Q4_K,
          "ffn_up": Type.Q6_K}
+# The same of a model in types with minima and with tables.
+MINIMA = {"token_embd": Type.Q4_1, "attn_q": Type.IQ4_XS, "attn_k": Type.Q2_K, "attn_v": Type.Q5_1, "attn_output": Type.Q5_1,
+          "ffn_gate": Type.IQ4_NL, "ffn_up": Type.MXFP4, "ffn_down": Type.Q4_1}
+# There is no quantizer for these in Python: random blocks of the same size, with scales that give weights of that size.
+RANDOM = {Type.Q4_K: 0.001, Type.Q5_K: 0.0003, Type.Q3_K: 0.0003, Type.Q6_K: 0.0003, Type.Q2_K: 0.002, Type.IQ4_NL: 0.0006,
+          Type.IQ4_XS: 0.00002}
 
 
 def fill(model, generator, gain):
@@ -426,13 +448,11 @@ def packed(name, weight, kind, rng):
     part = name.split(".")[-2]
     if weight.ndim == 1 or "attn_rel_b" in name or "rope_freqs" in name:
         kind = Type.F32
-    elif kind is None and part in MIXED:
-        kind = MIXED[part]
-        # There is no quantizer for these in Python: random blocks of the same size.
-        data = random_blocks(kind, weight.shape, rng, 0.001 if kind == Type.Q4_K else 0.0003)
+    elif isinstance(kind, dict):
+        kind = kind.get(part, Type.Q8_0)
+    if kind in RANDOM:
+        data = random_blocks(kind, weight.shape, rng, RANDOM[kind])
         return data, kind, gguf.quants.dequantize(data, kind)
-    elif kind is None:
-        kind = Type.Q8_0
     if kind == Type.F32:
         return weight, kind, weight
     data = gguf.quants.quantize(weight, kind)

@@ -123,6 +123,7 @@ fn gguf() -> Vec<Family> {
         ("llama3-q8_0", "bytes"),
         ("qwen2-q4_0", "bytes"),
         ("qwen3-k", "bytes"),
+        ("qwen3-minima", "bytes"),
         ("t5-v1.0-f32", "pieces of t5"),
         ("t5-v1.1-q8_0", "pieces of t5"),
     ];

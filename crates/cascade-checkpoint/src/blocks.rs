@@ -4,13 +4,15 @@
 //! format defines them, bit for bit: as f32, computed in f32 in the order of llama.cpp's own
 //! routines (`ggml-quants.c`), whose layout the comments follow.
 
-use cascade_cpu::Format;
+use std::borrow::Cow;
+
+use cascade_cpu::{Format, dequantize};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
 use crate::Result;
 use crate::dtype::{DType, FloatType};
-use crate::finite::{Named, Scales};
+use crate::finite::{Named, ScaleType, Scales};
 
 /// Values of a large block.
 const SUPER: usize = 256;
@@ -39,15 +41,11 @@ pub(crate) enum BlockType {
     Q6K = 14,
     Iq4Nl = 20,
     Iq4Xs = 23,
+    Mxfp4 = 39,
 }
 
-/// What the 16 codes of the types IQ4 stand for.
-const IQ4: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
-];
-
 /// Types that are not read here, by their numbers.
-const UNREAD: [(u32, &str); 25] = [
+const UNREAD: [(u32, &str); 24] = [
     (4, "Q4_2"),
     (5, "Q4_3"),
     (9, "Q8_1"),
@@ -71,7 +69,6 @@ const UNREAD: [(u32, &str); 25] = [
     (36, "IQ4_NL_4_4"),
     (37, "IQ4_NL_4_8"),
     (38, "IQ4_NL_8_8"),
-    (39, "MXFP4"),
     (40, "NVFP4"),
 ];
 
@@ -88,23 +85,24 @@ type Layout = (
 
 /// All types.
 #[rustfmt::skip]
-const LAYOUTS: [Layout; 16] = [
+const LAYOUTS: [Layout; 17] = [
     (BlockType::F32, "F32", 1, 4, &[], Some(Format::F32)),
     (BlockType::F16, "F16", 1, 2, &[], Some(Format::F16)),
     (BlockType::BF16, "BF16", 1, 2, &[], Some(Format::BF16)),
     (BlockType::F64, "F64", 1, 8, &[], None),
     (BlockType::Q4_0, "Q4_0", SMALL, 2 + 16, &[0], Some(Format::Q4_0)),
-    (BlockType::Q4_1, "Q4_1", SMALL, 4 + 16, &[0, 2], None),
+    (BlockType::Q4_1, "Q4_1", SMALL, 4 + 16, &[0, 2], Some(Format::Q4_1)),
     (BlockType::Q5_0, "Q5_0", SMALL, 2 + 4 + 16, &[0], None),
-    (BlockType::Q5_1, "Q5_1", SMALL, 4 + 4 + 16, &[0, 2], None),
+    (BlockType::Q5_1, "Q5_1", SMALL, 4 + 4 + 16, &[0, 2], Some(Format::Q5_1)),
     (BlockType::Q8_0, "Q8_0", SMALL, 2 + 32, &[0], Some(Format::Q8_0)),
-    (BlockType::Q2K, "Q2_K", SUPER, 16 + 64 + 4, &[80, 82], None),
+    (BlockType::Q2K, "Q2_K", SUPER, 16 + 64 + 4, &[80, 82], Some(Format::Q2K)),
     (BlockType::Q3K, "Q3_K", SUPER, 32 + 64 + 12 + 2, &[108], None),
     (BlockType::Q4K, "Q4_K", SUPER, 4 + 12 + 128, &[0, 2], Some(Format::Q4K)),
     (BlockType::Q5K, "Q5_K", SUPER, 4 + 12 + 32 + 128, &[0, 2], Some(Format::Q5K)),
     (BlockType::Q6K, "Q6_K", SUPER, 128 + 64 + 16 + 2, &[208], Some(Format::Q6K)),
     (BlockType::Iq4Nl, "IQ4_NL", SMALL, 2 + 16, &[0], None),
     (BlockType::Iq4Xs, "IQ4_XS", SUPER, 2 + 2 + 4 + 128, &[0], None),
+    (BlockType::Mxfp4, "MXFP4", SMALL, 1 + 16, &[0], Some(Format::Mxfp4)),
 ];
 
 impl BlockType {
@@ -157,7 +155,8 @@ impl BlockType {
     /// [widened](Self::widened) to.
     pub(crate) fn as_blocks(self) -> Option<Format> {
         match self {
-            Self::Q5_0 | Self::Iq4Nl => Some(Format::Q8_0),
+            Self::Q5_0 => Some(Format::Q8_0),
+            Self::Iq4Nl | Self::Iq4Xs => Some(Format::Iq4),
             Self::Q3K => Some(Format::Q6K),
             _ if self.as_float().is_some() => None,
             _ => self.format(),
@@ -167,7 +166,7 @@ impl BlockType {
     /// Whether rows are, as they are, what they would be in memory in `dtype`.
     pub(crate) fn is_held_in(self, dtype: DType) -> bool {
         let in_floats = matches!(dtype, DType::F32 | DType::Stored);
-        let format = self.format();
+        let format = self.format().or(self.as_blocks());
         in_floats && self.as_float().is_some() || format.is_some_and(|format| dtype.takes(format))
     }
 
@@ -206,6 +205,10 @@ impl BlockType {
             bytes: self.bytes(),
             values: self.values(),
             places: self.layout().4,
+            stored_as: match self {
+                Self::Mxfp4 => ScaleType::E8M0,
+                _ => ScaleType::F16,
+            },
         }
     }
 
@@ -250,24 +253,23 @@ impl BlockType {
         unpacked
     }
 
-    /// Blocks of Q5_0 or IQ4_NL as Q8_0, and of Q3_K as Q6_K, which have room for their scales and
-    /// their integers.
+    /// Blocks in the format that [`as_blocks`](Self::as_blocks) gives, which has room for their
+    /// scales and their integers.
     pub(crate) fn widened(self, blocks: &[u8]) -> Vec<u8> {
         let blocks = blocks.par_chunks_exact(self.bytes());
-        let widened = blocks.flat_map_iter(|block| match self {
+        blocks
+            .flat_map_iter(|block| self.widen(block).into_owned())
+            .collect()
+    }
+
+    fn widen(self, block: &[u8]) -> Cow<'_, [u8]> {
+        Cow::Owned(match self {
             Self::Q3K => q6_k_of_q3_k(block),
-            Self::Iq4Nl => {
-                let mut values = [0.0; SMALL];
-                nibbles(&block[2..], &mut values, |q| IQ4[usize::from(q)].into());
-                q8_0_of(block, values)
-            }
-            _ => {
-                let mut values = [0.0; SMALL];
-                fives(&block[2..], &mut values, |q| f32::from(q) - 16.0);
-                q8_0_of(block, values)
-            }
-        });
-        widened.collect()
+            Self::Q5_0 => q8_0_of_q5_0(block),
+            Self::Iq4Nl => [&half(block).to_le_bytes(), &block[2..]].concat(),
+            Self::Iq4Xs => iq4_of_iq4_xs(block),
+            _ => return Cow::Borrowed(block),
+        })
     }
 
     fn unpack_block(self, block: &[u8], y: &mut [f32]) {
@@ -280,34 +282,20 @@ impl BlockType {
                 let d = half(block);
                 nibbles(&block[2..], y, |q| (i32::from(q) - 8) as f32 * d);
             }
-            Self::Q4_1 => {
-                let (d, m) = (half(block), half(&block[2..]));
-                nibbles(&block[4..], y, |q| f32::from(q) * d + m);
-            }
-            Self::Q5_0 => {
-                let d = half(block);
-                fives(&block[2..], y, |q| (i32::from(q) - 16) as f32 * d);
-            }
-            Self::Q5_1 => {
-                let (d, m) = (half(block), half(&block[2..]));
-                fives(&block[4..], y, |q| f32::from(q) * d + m);
-            }
             Self::Q8_0 => {
                 let d = half(block);
                 for (y, &q) in y.iter_mut().zip(&block[2..]) {
                     *y = f32::from(q as i8) * d;
                 }
             }
-            Self::Q2K => q2_k(block, y),
-            Self::Q3K => q3_k(block, y),
             Self::Q4K => q4_k(block, y),
             Self::Q5K => q5_k(block, y),
             Self::Q6K => q6_k(block, y),
-            Self::Iq4Nl => {
-                let d = half(block);
-                nibbles(&block[2..], y, |q| d * f32::from(IQ4[usize::from(q)]));
+            _ => {
+                // Of all others there are blocks.
+                let format = self.as_blocks().unwrap_or(Format::F32);
+                dequantize(format, &self.widen(block), y);
             }
-            Self::Iq4Xs => iq4_xs(block, y),
         }
     }
 }
@@ -326,6 +314,14 @@ impl From<FloatType> for BlockType {
 impl Scales {
     /// The scales of a format that the CPU's kernels multiply with; floats have none.
     pub fn of_format(format: Format) -> Self {
+        if format == Format::Iq4 {
+            return Self {
+                bytes: format.block_bytes(),
+                values: format.block_values(),
+                places: &[0],
+                stored_as: ScaleType::F32,
+            };
+        }
         let mut layouts = LAYOUTS.iter();
         let layout = layouts.find(|layout| layout.5 == Some(format));
         // The table has all of them.
@@ -354,29 +350,6 @@ fn nibbles(packed: &[u8], y: &mut [f32], value: impl Fn(u8) -> f32) {
     }
 }
 
-/// 5 bits per value: the highest of each in the first 4 bytes, the others as [`nibbles`].
-fn fives(packed: &[u8], y: &mut [f32], value: impl Fn(u8) -> f32) {
-    let top = u32::from_le_bytes(head(packed));
-    let fifth = |i: usize| ((top >> i & 1) << 4) as u8;
-    for (i, &q) in packed[4..].iter().enumerate() {
-        y[i] = value(q & 15 | fifth(i));
-        y[i + SMALL / 2] = value(q >> 4 | fifth(i + SMALL / 2));
-    }
-}
-
-/// 16 scales and minima of 4 bits, 256 values of 2 bits, d, dmin.
-fn q2_k(block: &[u8], y: &mut [f32]) {
-    let (scales, rest) = block.split_at(16);
-    let (packed, rest) = rest.split_at(64);
-    let (d, min) = (half(rest), half(&rest[2..]));
-    for (i, y) in y.iter_mut().enumerate() {
-        let (half, within) = (i / 128, i % 128);
-        let q = packed[32 * half + within % 32] >> (2 * (within / 32)) & 3;
-        let scale = scales[i / 16];
-        *y = d * f32::from(scale & 15) * f32::from(q) - min * f32::from(scale >> 4);
-    }
-}
-
 /// Unpacks Q3_K: the values, less 4, the scales of 16 each, less 32, and d.
 fn q3_k_integers(block: &[u8]) -> ([i8; 256], [i8; 16], &[u8]) {
     let (tops, rest) = block.split_at(32);
@@ -396,14 +369,6 @@ fn q3_k_integers(block: &[u8]) -> ([i8; 256], [i8; 16], &[u8]) {
     (std::array::from_fn(integer), std::array::from_fn(scale), d)
 }
 
-/// d, 16 scales of 6 bits, 256 values of 3 bits, less 4.
-fn q3_k(block: &[u8], y: &mut [f32]) {
-    let (integers, scales, d) = q3_k_integers(block);
-    for (i, (y, q)) in y.iter_mut().zip(integers).enumerate() {
-        *y = half(d) * f32::from(scales[i / 16]) * f32::from(q);
-    }
-}
-
 /// Writes Q3_K in the layout of Q6_K, where 32 is subtracted from integers.
 fn q6_k_of_q3_k(block: &[u8]) -> Vec<u8> {
     let (integers, scales, d) = q3_k_integers(block);
@@ -419,10 +384,36 @@ fn q6_k_of_q3_k(block: &[u8]) -> Vec<u8> {
     wide
 }
 
-/// The scale of a block, and integers in bytes.
-fn q8_0_of(block: &[u8], integers: [f32; SMALL]) -> Vec<u8> {
-    let integers = integers.map(|value| value as i8 as u8);
-    block[..2].iter().copied().chain(integers).collect()
+/// The scale of a block, and integers in bytes: the highest bit of each is in 4 bytes, the others
+/// are as [`nibbles`] has them.
+fn q8_0_of_q5_0(block: &[u8]) -> Vec<u8> {
+    let (tops, packed) = block[2..].split_at(4);
+    let integer = |i: usize| {
+        let low = packed[i % 16] >> (4 * (i / 16)) & 15;
+        (low | (tops[i / 8] >> (i % 8) & 1) << 4).wrapping_sub(16)
+    };
+    block[..2]
+        .iter()
+        .copied()
+        .chain((0..SMALL).map(integer))
+        .collect()
+}
+
+/// Blocks with a scale in f32 of IQ4_XS, which has d, 8 scales of 6 bits, less 32, and codes.
+fn iq4_of_iq4_xs(block: &[u8]) -> Vec<u8> {
+    let (d, highs) = (half(block), u16::from_le_bytes(head(&block[2..])));
+    let (lows, packed) = block[4..].split_at(4);
+    let packed = packed.chunks_exact(SMALL / 2).enumerate();
+    let wide = packed.flat_map(|(i, packed)| {
+        let low = lows[i / 2] >> (4 * (i % 2)) & 15;
+        let high = (highs >> (2 * i) & 3) as u8;
+        let scale = d * (i32::from(low | high << 4) - 32) as f32;
+        scale
+            .to_le_bytes()
+            .into_iter()
+            .chain(packed.iter().copied())
+    });
+    wide.collect()
 }
 
 /// The `i`th of 8 scales and minima of 6 bits in 12 bytes.
@@ -482,20 +473,6 @@ fn q6_k(block: &[u8], y: &mut [f32]) {
     }
 }
 
-/// d, 8 scales of 6 bits, 256 codes of 4 bits.
-fn iq4_xs(block: &[u8], y: &mut [f32]) {
-    let d = half(block);
-    let highs = u16::from_le_bytes(head(&block[2..]));
-    let (lows, packed) = block[4..].split_at(4);
-    let packed = packed.chunks_exact(SMALL / 2);
-    for (i, (y, packed)) in y.chunks_exact_mut(SMALL).zip(packed).enumerate() {
-        let low = lows[i / 2] >> (4 * (i % 2)) & 15;
-        let high = (highs >> (2 * i) & 3) as u8;
-        let scale = d * (i32::from(low | high << 4) - 32) as f32;
-        nibbles(packed, y, |q| scale * f32::from(IQ4[usize::from(q)]));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -505,7 +482,7 @@ mod tests {
         let known: Vec<_> = (0..64)
             .filter_map(|number| Some((number, BlockType::of(number).ok()?)))
             .collect();
-        assert_eq!(known.len(), 16);
+        assert_eq!(known.len(), 17);
         for (number, kind) in known {
             assert_eq!(kind.number(), number, "{}", kind.name());
         }

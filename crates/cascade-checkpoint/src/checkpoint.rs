@@ -158,12 +158,6 @@ impl Checkpoint {
         self.inner.tensors.contains_key(name)
     }
 
-    /// The type that a tensor is stored in, as the format calls it.
-    pub fn stored_as(&self, name: &str) -> Option<&str> {
-        let entry = self.inner.tensors.get(name);
-        entry.map(|entry| &*entry.tensor.info.dtype)
-    }
-
     /// What messages call the tensor `tensor`.
     pub fn named<'a>(&'a self, tensor: &'a str) -> Named<'a> {
         let entry = self.inner.tensors.get(tensor);

@@ -26,9 +26,8 @@ pub enum DType {
     Q8_0,
     /// 4 bits and a scale for 32 weights, as in GGUF. On CPUs only.
     Q4_0,
-    /// The types of the file: blocks of GGUF stay what they are, those that there are no kernels
-    /// for are held in f32. On a GPU, the type that all matrices of the file have if it is one of
-    /// those above that GPUs compute in, else bf16.
+    /// The types of the file: blocks of GGUF stay what they are. On a GPU, the type that all
+    /// matrices of the file have if it is one of those above that GPUs compute in, else bf16.
     Stored,
 }
 

@@ -144,7 +144,18 @@ fn first<const N: usize, T: Ord + Copy + Default>(
     Some(start + within)
 }
 
-/// Where blocks of a format have their scales, which are in f16.
+/// How the scales of blocks are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaleType {
+    /// IEEE half precision.
+    F16,
+    /// IEEE single precision.
+    F32,
+    /// A power of two in a byte, beside numbers up to 6.
+    E8M0,
+}
+
+/// Where blocks of a format have their scales.
 #[derive(Clone, Copy, Debug)]
 pub struct Scales {
     /// Bytes of a block.
@@ -153,13 +164,18 @@ pub struct Scales {
     pub values: usize,
     /// Bytes before each scale.
     pub places: &'static [usize],
+    /// How they are stored.
+    pub stored_as: ScaleType,
 }
 
 impl Scales {
-    /// The scales of the block that bytes begin with.
-    fn of(self, block: &[u8]) -> impl Iterator<Item = f16> + '_ {
-        let scale = |&at: &usize| f16::from_le_bytes([block[at], block[at + 1]]);
-        self.places.iter().map(scale)
+    /// The scales of the block that bytes begin with, or, of powers of two, the greatest number.
+    fn of(self, block: &[u8]) -> impl Iterator<Item = f32> + '_ {
+        self.places.iter().map(move |&at| match self.stored_as {
+            ScaleType::F16 => f16::from_le_bytes([block[at], block[at + 1]]).to_f32(),
+            ScaleType::F32 => f32::from_le_bytes(std::array::from_fn(|byte| block[at + byte])),
+            ScaleType::E8M0 => 6.0 * f32::from_bits(u32::from(block[at]) << 23),
+        })
     }
 
     /// The first block with a scale that is not finite.

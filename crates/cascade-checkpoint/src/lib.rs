@@ -33,7 +33,7 @@ mod tokenizer;
 pub use checkpoint::{Checkpoint, HEAD, Leftovers, Rows};
 pub use dtype::{DType, FloatType, parse_dtype};
 pub use error::{Error, ErrorKind, Result};
-pub use finite::{Named, Scales};
+pub use finite::{Named, ScaleType, Scales};
 pub use gguf::{gguf_config, gguf_tokenizer_config};
 pub use json::read_json;
 pub use read_tensors::{NamedTensor, read_tensors};

@@ -39,6 +39,8 @@ pub(crate) struct Q8 {
     pub(crate) of_bytes: i32,
     /// What sums of products with weights of 4 bits that have 8 added begin at.
     pub(crate) of_nibbles: i32,
+    /// What a minimum is multiplied with: the sum of the integers times their scale.
+    pub(crate) of_minima: f32,
 }
 
 /// 256 inputs in 8 bits.
@@ -74,6 +76,7 @@ impl Q8 {
             scale,
             of_bytes: -128 * sum,
             of_nibbles: -8 * sum,
+            of_minima: sum as f32 * scale,
         }
     }
 }

@@ -15,12 +15,16 @@ pub(crate) const WIDTH: usize = 16;
 /// | `F16` | 16 | f32 | f32, input by input |
 /// | `Q8_0` | 8.5 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
 /// | `Q4_0` | 4.5 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
+/// | `Q4_1` | 5 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
+/// | `Q5_1` | 6 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
+/// | `Iq4`, `Mxfp4` | 5 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
+/// | `Q2K` | 3.125 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
 /// | `Q4K` | 4.625 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
 /// | `Q5K` | 5.625 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
 /// | `Q6K` | 6.5625 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
 ///
-/// The last five are those of GGUF, and their products are what llama.cpp defines them to be, but
-/// for the scales of activations, which stay f32 here.
+/// All but the first three are those of GGUF, and their products are what llama.cpp defines them to
+/// be, but for the scales of activations, which stay f32 here, and are of 32 inputs in `Iq4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// IEEE single precision.
@@ -33,6 +37,18 @@ pub enum Format {
     Q8_0,
     /// Blocks of 32: a scale in f16 and 4 bits each, less 8.
     Q4_0,
+    /// Blocks of 32: a scale and a minimum in f16, and 4 bits each.
+    Q4_1,
+    /// Blocks like those of `Q4_1`, with weights of 5 bits.
+    Q5_1,
+    /// Blocks of 32: a scale in f32, and 4 bits each, which stand for the 16 integers that IQ4_NL
+    /// and IQ4_XS have.
+    Iq4,
+    /// Blocks of 32: a power of two in a byte, and 4 bits each, which stand for numbers of E2M1.
+    Mxfp4,
+    /// Blocks of 256: sixteen times 16 weights of 2 bits, with a scale and a minimum of 4 bits
+    /// each.
+    Q2K,
     /// Blocks of 256: eight times 32 weights of 4 bits, with a scale and a minimum of 6 bits each.
     Q4K,
     /// Blocks like those of `Q4K`, with weights of 5 bits.
@@ -43,12 +59,17 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 13] = [
         Self::F32,
         Self::BF16,
         Self::F16,
         Self::Q8_0,
         Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_1,
+        Self::Iq4,
+        Self::Mxfp4,
+        Self::Q2K,
         Self::Q4K,
         Self::Q5K,
         Self::Q6K,
@@ -62,6 +83,11 @@ impl Format {
             Self::F16 => "f16",
             Self::Q8_0 => "q8_0",
             Self::Q4_0 => "q4_0",
+            Self::Q4_1 => "q4_1",
+            Self::Q5_1 => "q5_1",
+            Self::Iq4 => "iq4",
+            Self::Mxfp4 => "mxfp4",
+            Self::Q2K => "q2_k",
             Self::Q4K => "q4_k",
             Self::Q5K => "q5_k",
             Self::Q6K => "q6_k",
@@ -72,8 +98,7 @@ impl Format {
     pub fn block_values(self) -> usize {
         match self {
             Self::F32 | Self::BF16 | Self::F16 => 1,
-            Self::Q8_0 | Self::Q4_0 => 32,
-            Self::Q4K | Self::Q5K | Self::Q6K => 256,
+            _ => self.step(),
         }
     }
 
@@ -84,6 +109,10 @@ impl Format {
             Self::BF16 | Self::F16 => 2,
             Self::Q8_0 => 34,
             Self::Q4_0 => 18,
+            Self::Q4_1 | Self::Iq4 => 20,
+            Self::Q5_1 => 24,
+            Self::Mxfp4 => 17,
+            Self::Q2K => 84,
             Self::Q4K => 144,
             Self::Q5K => 176,
             Self::Q6K => 210,
@@ -101,7 +130,7 @@ impl Format {
     /// Inputs of a step of a kernel.
     pub(crate) const fn step(self) -> usize {
         match self {
-            Self::Q4K | Self::Q5K | Self::Q6K => 256,
+            Self::Q2K | Self::Q4K | Self::Q5K | Self::Q6K => 256,
             _ => 32,
         }
     }
@@ -113,6 +142,10 @@ impl Format {
             Self::BF16 | Self::F16 => HALF_STEP,
             Self::Q8_0 => Q8_0_STEP,
             Self::Q4_0 => Q4_0_STEP,
+            Self::Q4_1 => Q4_1_STEP,
+            Self::Q5_1 => Q5_1_STEP,
+            Self::Iq4 | Self::Mxfp4 => TABLE_STEP,
+            Self::Q2K => Q2K_STEP,
             Self::Q4K => Q4K_STEP,
             Self::Q5K => Q5K_STEP,
             Self::Q6K => Q6K_STEP,
@@ -134,6 +167,28 @@ pub(crate) const HALF_STEP: usize = 32 * WIDTH * 2;
 pub(crate) const Q8_0_STEP: usize = 2 * WIDTH + 32 * WIDTH;
 /// `[16]` scales, then `[4 times 8 inputs][16][4]` bytes, whose low halves are the first four.
 pub(crate) const Q4_0_STEP: usize = 2 * WIDTH + 16 * WIDTH;
+/// `[16]` scales and `[16]` minima in f16, then the weights as in Q4_0.
+pub(crate) const Q4_1_STEP: usize = 4 * WIDTH + Q4K_PART;
+/// As in Q4_1, but weights as in Q5_K.
+pub(crate) const Q5_1_STEP: usize = 4 * WIDTH + Q5K_PART;
+/// `[16]` scales in f32, then codes as in Q4_0.
+pub(crate) const TABLE_STEP: usize = 4 * WIDTH + Q4K_PART;
+/// What the codes of [`Format::Iq4`] stand for.
+pub(crate) const IQ4: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
+/// What the codes of [`Format::Mxfp4`] stand for: twice the numbers of E2M1.
+pub(crate) const MXFP4: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+/// Both tables, by the numbers that kernels have for them.
+pub(crate) const TABLES: [[i8; 16]; 2] = [IQ4, MXFP4];
+/// Where the parts of a step of Q2_K begin: after `[16]` scales and `[16]` minima in f16,
+/// `[16][16]` factors of scales and as many of minima, then 16 times (for 16 inputs each) a vector
+/// whose bits 2i and 2i + 1 are the `i`th 4 inputs.
+pub(crate) const Q2K_FACTORS: usize = 4 * WIDTH;
+pub(crate) const Q2K_MINIMA: usize = Q2K_FACTORS + 16 * WIDTH;
+pub(crate) const Q2K_WEIGHTS: usize = Q2K_MINIMA + 16 * WIDTH;
+pub(crate) const Q2K_PART: usize = 4 * WIDTH;
+pub(crate) const Q2K_STEP: usize = Q2K_WEIGHTS + 16 * Q2K_PART;
 /// Where the parts of a step of Q4_K begin: after `[16]` scales and `[16]` minima in f16, `[8][16]`
 /// factors of scales, `[4][16][2]` factors of minima, and eight times the weights as in Q4_0. Q5_K
 /// is the same, but each part ends with a vector whose bits `i` are the high ones of the `i`th 4

@@ -71,6 +71,11 @@ struct Kernels {
     bf16: Bf16,
     q8_0: Kernel<Q8>,
     q4_0: Kernel<Q8>,
+    q4_1: Kernel<Q8>,
+    q5_1: Kernel<Q8>,
+    iq4: Kernel<Q8>,
+    mxfp4: Kernel<Q8>,
+    q2k: Kernel<Q8K>,
     q4k: Kernel<Q8K>,
     q5k: Kernel<Q8K>,
     q6k: Kernel<Q8K>,
@@ -110,8 +115,8 @@ impl Isa {
             (Format::F32 | Format::F16, _) => ActivationKind::F32,
             (Format::BF16, Bf16::Pairs(_)) => ActivationKind::BF16,
             (Format::BF16, Bf16::Rounded(_)) => ActivationKind::Rounded,
-            (Format::Q8_0 | Format::Q4_0, _) => ActivationKind::Q8,
-            (Format::Q4K | Format::Q5K | Format::Q6K, _) => ActivationKind::Q8K,
+            _ if format.step() == 256 => ActivationKind::Q8K,
+            _ => ActivationKind::Q8,
         }
     }
 
@@ -121,7 +126,7 @@ impl Isa {
         match format {
             Format::F32 | Format::F16 => floats,
             Format::BF16 => bf16,
-            Format::Q8_0 | Format::Q4_0 | Format::Q4K | Format::Q5K | Format::Q6K => integers,
+            _ => integers,
         }
     }
 }
@@ -163,6 +168,11 @@ pub(crate) fn multiply(
             (Format::BF16, Values::F32(x), Bf16::Rounded(kernel)) => kernel(panel, &x[range], sums),
             (Format::Q8_0, Values::Q8(x), _) => (kernels.q8_0)(panel, &x[range], sums),
             (Format::Q4_0, Values::Q8(x), _) => (kernels.q4_0)(panel, &x[range], sums),
+            (Format::Q4_1, Values::Q8(x), _) => (kernels.q4_1)(panel, &x[range], sums),
+            (Format::Q5_1, Values::Q8(x), _) => (kernels.q5_1)(panel, &x[range], sums),
+            (Format::Iq4, Values::Q8(x), _) => (kernels.iq4)(panel, &x[range], sums),
+            (Format::Mxfp4, Values::Q8(x), _) => (kernels.mxfp4)(panel, &x[range], sums),
+            (Format::Q2K, Values::Q8K(x), _) => (kernels.q2k)(panel, &x[range], sums),
             (Format::Q4K, Values::Q8K(x), _) => (kernels.q4k)(panel, &x[range], sums),
             (Format::Q5K, Values::Q8K(x), _) => (kernels.q5k)(panel, &x[range], sums),
             (Format::Q6K, Values::Q8K(x), _) => (kernels.q6k)(panel, &x[range], sums),

@@ -7,8 +7,8 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 
 use crate::format::{
-    Format, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_WEIGHTS, Q5K_PART, Q6K_FACTORS, Q6K_PART,
-    Q6K_WEIGHTS, WIDTH,
+    Format, IQ4, MXFP4, Q2K_FACTORS, Q2K_MINIMA, Q2K_PART, Q2K_WEIGHTS, Q4K_FACTORS, Q4K_MINIMA,
+    Q4K_PART, Q4K_WEIGHTS, Q5K_PART, Q6K_FACTORS, Q6K_PART, Q6K_WEIGHTS, WIDTH,
 };
 
 /// A matrix `[outputs, inputs]` in one [`Format`], in panels of 16 outputs: what files have in the
@@ -185,6 +185,10 @@ fn half_at(bytes: &[u8], index: usize) -> f32 {
     f16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).to_f32()
 }
 
+pub(crate) fn single_at(bytes: &[u8], index: usize) -> f32 {
+    f32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * index + byte]))
+}
+
 /// Puts the row of an output into its place in a panel.
 fn pack_row(format: Format, panel: &mut [u8], lane: usize, row: &[u8]) {
     let blocks = row.chunks_exact(format.block_bytes());
@@ -209,6 +213,13 @@ fn pack_row(format: Format, panel: &mut [u8], lane: usize, row: &[u8]) {
         }
         Format::Q8_0 => pack_q8_0,
         Format::Q4_0 => pack_q4_0,
+        Format::Q4_1 => pack_q4_1,
+        Format::Q5_1 => pack_q5_1,
+        Format::Iq4 => |step, lane, block| pack_codes(step, lane, &block[..4], &block[4..]),
+        Format::Mxfp4 => |step, lane, block| {
+            pack_codes(step, lane, &power(block[0]).to_le_bytes(), &block[1..]);
+        },
+        Format::Q2K => pack_q2k,
         Format::Q4K => pack_q4k,
         Format::Q5K => pack_q5k,
         Format::Q6K => pack_q6k,
@@ -229,6 +240,53 @@ fn pack_q8_0(step: &mut [u8], lane: usize, block: &[u8]) {
 fn pack_q4_0(step: &mut [u8], lane: usize, block: &[u8]) {
     put2(step, lane, block);
     put_nibbles(&mut step[2 * WIDTH..], lane, |i| nibble(&block[2..], i));
+}
+
+fn pack_q4_1(step: &mut [u8], lane: usize, block: &[u8]) {
+    put2(step, lane, block);
+    put2(&mut step[2 * WIDTH..], lane, &block[2..]);
+    put_nibbles(&mut step[4 * WIDTH..], lane, |i| nibble(&block[4..], i));
+}
+
+fn pack_q5_1(step: &mut [u8], lane: usize, block: &[u8]) {
+    put2(step, lane, block);
+    put2(&mut step[2 * WIDTH..], lane, &block[2..]);
+    let (highs, weights) = block[4..].split_at(4);
+    let to = &mut step[4 * WIDTH..];
+    put_nibbles(to, lane, |i| nibble(weights, i));
+    for i in 0..32 {
+        to[Q4K_PART + 4 * lane + i % 4] |= (highs[i / 8] >> (i % 8) & 1) << (i / 4);
+    }
+}
+
+fn pack_codes(step: &mut [u8], lane: usize, scale: &[u8], codes: &[u8]) {
+    step[4 * lane..4 * lane + 4].copy_from_slice(scale);
+    put_nibbles(&mut step[4 * WIDTH..], lane, |i| nibble(codes, i));
+}
+
+/// What the integers of a block of MXFP4 are multiplied with: 2 to the power of its first byte,
+/// less 128.
+fn power(exponent: u8) -> f32 {
+    match exponent {
+        0 | 1 => f32::from_bits(0x0020_0000 << exponent),
+        _ => f32::from_bits((u32::from(exponent) - 1) << 23),
+    }
+}
+
+fn pack_q2k(step: &mut [u8], lane: usize, block: &[u8]) {
+    let (scales, rest) = block.split_at(16);
+    let (packed, rest) = rest.split_at(64);
+    put2(step, lane, rest);
+    put2(&mut step[2 * WIDTH..], lane, &rest[2..]);
+    for (part, &scale) in scales.iter().enumerate() {
+        step[Q2K_FACTORS + part * WIDTH + lane] = scale & 15;
+        step[Q2K_MINIMA + part * WIDTH + lane] = scale >> 4;
+    }
+    for i in 0..256 {
+        let q = packed[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        let to = &mut step[Q2K_WEIGHTS + i / 16 * Q2K_PART..];
+        to[4 * lane + i % 4] |= q << (i % 16 / 4 * 2);
+    }
 }
 
 fn pack_q4k(step: &mut [u8], lane: usize, block: &[u8]) {
@@ -324,11 +382,12 @@ fn scale_min(packed: &[u8], i: usize) -> (u8, u8) {
 /// A weight as its format defines it, computed as `ggml-quants.c` does.
 fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
     let bits16 = |at: usize| u16::from_le_bytes([step[at], step[at + 1]]);
+    let of_table = |table: [i8; 16]| {
+        let code = nibble_at(&step[4 * WIDTH..], lane, i);
+        single_at(step, lane) * f32::from(table[usize::from(code)])
+    };
     match format {
-        Format::F32 => {
-            let at = 4 * (i * WIDTH + lane);
-            f32::from_le_bytes([step[at], step[at + 1], step[at + 2], step[at + 3]])
-        }
+        Format::F32 => single_at(step, i * WIDTH + lane),
         Format::F16 => half_at(step, i * WIDTH + lane),
         Format::BF16 => {
             let at = i / 2 * 4 * WIDTH + 4 * lane + i % 2 * 2;
@@ -341,6 +400,22 @@ fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
         Format::Q4_0 => {
             let q = nibble_at(&step[2 * WIDTH..], lane, i);
             (i32::from(q) - 8) as f32 * half_at(step, lane)
+        }
+        Format::Q4_1 | Format::Q5_1 => {
+            let q = match format {
+                Format::Q4_1 => nibble_at(&step[4 * WIDTH..], lane, i),
+                _ => five_bits_at(&step[4 * WIDTH..], lane, i),
+            };
+            f32::from(q) * half_at(step, lane) + half_at(step, WIDTH + lane)
+        }
+        Format::Iq4 => of_table(IQ4),
+        Format::Mxfp4 => of_table(MXFP4),
+        Format::Q2K => {
+            let at = i / 16 * WIDTH + lane;
+            let (factor, minimum) = (step[Q2K_FACTORS + at], step[Q2K_MINIMA + at]);
+            let scale = half_at(step, lane) * f32::from(factor);
+            let offset = half_at(step, WIDTH + lane) * f32::from(minimum);
+            scale * f32::from(two_bits_at(step, i / 16, lane, i % 16)) - offset
         }
         Format::Q4K | Format::Q5K => {
             let (part, within) = (i / 32, i % 32);
@@ -366,6 +441,11 @@ fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
 /// The `i`th weight of a part of Q5_K, from 0 to 31.
 pub(crate) fn five_bits_at(part: &[u8], lane: usize, i: usize) -> u8 {
     nibble_at(part, lane, i) | (part[Q4K_PART + 4 * lane + i % 4] >> (i / 4) & 1) << 4
+}
+
+/// The `i`th weight of a part of Q2_K, from 0 to 3.
+pub(crate) fn two_bits_at(step: &[u8], part: usize, lane: usize, i: usize) -> u8 {
+    step[Q2K_WEIGHTS + part * Q2K_PART + 4 * lane + i % 4] >> (i / 4 * 2) & 3
 }
 
 /// The `i`th weight of a part of Q6_K, from 0 to 63.

@@ -141,14 +141,7 @@ impl CheckpointWeights {
         if let Some(blocks) = self.0.blocks(name, shape, dtype)? {
             return pack_blocks(named, &blocks, shape);
         }
-        let mut packed = pack(named, &self.0.load(name, &shape)?, shape, dtype)?;
-        let stored = self.0.stored_as(name).filter(|stored| !is_float(stored));
-        if let Some(stored) = stored.filter(|_| dtype == DType::Stored && packed.note.is_none()) {
-            packed.note = Some(format!(
-                "f32 instead of {stored}, which there are no kernels for"
-            ));
-        }
-        Ok(packed)
+        pack(named, &self.0.load(name, &shape)?, shape, dtype)
     }
 }
 
@@ -184,9 +177,4 @@ impl Provider for CheckpointWeights {
             None => Ok(None),
         }
     }
-}
-
-/// Whether a format calls numbers so that are not packed in blocks.
-fn is_float(dtype: &str) -> bool {
-    matches!(dtype, "F64" | "F32" | "F16" | "BF16")
 }

@@ -99,6 +99,7 @@ mod tests {
             assert!(!kind.is_held_in(dtype));
             assert!(kind.is_held_in(DType::Stored));
         }
-        assert!(!BlockType::Q5_0.is_held_in(DType::Stored));
+        assert!(BlockType::Q5_0.is_held_in(DType::Stored));
+        assert!(!BlockType::Q5_0.is_held_in(DType::Q4_0));
     }
 }

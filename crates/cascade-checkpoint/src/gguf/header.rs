@@ -432,6 +432,6 @@ fn unsupported(tensor: &str, kind: u32, known_as: Option<&'static str>) -> Fault
     Fault {
         problem: format!("tensor {tensor} is stored as type {kind}, which is not read here"),
         cure: "take a file of the model in F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K, \
-               Q5_0, Q5_1, Q4_0, Q4_1, IQ4_XS or IQ4_NL",
+               Q5_0, Q5_1, Q4_0, Q4_1, IQ4_XS, IQ4_NL or MXFP4",
     }
 }

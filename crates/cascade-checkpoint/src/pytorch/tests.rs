@@ -85,8 +85,8 @@ fn tensors_that_lie_one_after_the_other_are_not_copied() {
 #[test]
 fn tensors_that_are_no_floats_are_listed_and_not_loaded() {
     let file = open(fixture("integers.bin")).unwrap();
-    assert_eq!(file.stored_as("a"), Some("F32"));
-    assert_eq!(file.stored_as("ids"), Some("I64"));
+    assert_eq!(file.infos()["a"].dtype, "F32");
+    assert_eq!(file.infos()["ids"].dtype, "I64");
     let shape = &file.infos()["ids"].shape;
     let message = file.load("ids", shape).unwrap_err().to_string();
     assert_says(&message, &["tensor ids is stored as I64"]);

@@ -13,15 +13,10 @@ use crate::activations::Q8;
 use crate::format::{HALF_STEP, Q4_0_STEP, Q8_0_STEP, WIDTH};
 
 pub(super) static KERNELS: Kernels = Kernels {
-    f32: avx512::f32,
-    f16: avx512::f16,
     bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
-    q4k: avx512::q4k,
-    q5k: avx512::q5k,
-    q6k: avx512::q6k,
-    most: (16, 16, 16),
+    ..avx512::KERNELS
 };
 
 /// Rows up to which bytes are multiplied by AVX-512.

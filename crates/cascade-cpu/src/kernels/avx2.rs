@@ -1,12 +1,15 @@
 //! AVX2 with FMA and F16C. Two vectors are a panel wide.
 
+mod k_blocks;
+
 use std::arch::{asm, x86_64::*};
 
+use self::k_blocks::{q4k_rows, q5k_rows, rows_of_sixteens};
 use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch_all};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS,
-    Q5K_STEP, Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q2K_STEP, Q4_0_STEP, Q4_1_STEP, Q4K_PART, Q5_1_STEP, Q6K_STEP, Q8_0_STEP,
+    TABLE_STEP, TABLES, WIDTH,
 };
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -15,6 +18,11 @@ pub(super) static KERNELS: Kernels = Kernels {
     bf16: Bf16::Rounded(bf16),
     q8_0,
     q4_0,
+    q4_1,
+    q5_1,
+    iq4,
+    mxfp4,
+    q2k,
     q4k,
     q5k,
     q6k,
@@ -34,10 +42,15 @@ kernels! {
     f16([f32; 32]): R => float_rows::<R, HALF_STEP>, [1 2 3 4 5 6];
     bf16([f32; 32]): R => bf16_rows::<R>, [1 2 3 4];
     q8_0(Q8): R => q8_0_rows::<R>, [1 2 3 4 5 6 7 8];
-    q4_0(Q8): R => q4_0_rows::<R>, [1 2 3 4 5 6 7 8];
+    q4_0(Q8): R => nibble_rows::<R, Q4_0_STEP>, [1 2 3 4 5 6 7 8];
+    q4_1(Q8): R => nibble_rows::<R, Q4_1_STEP>, [1 2 3 4 5 6 7 8];
+    q5_1(Q8): R => nibble_rows::<R, Q5_1_STEP>, [1 2 3 4 5 6 7 8];
+    iq4(Q8): R => table_rows::<R, 0>, [1 2 3 4 5 6 7 8];
+    mxfp4(Q8): R => table_rows::<R, 1>, [1 2 3 4 5 6 7 8];
+    q2k(Q8K): R => rows_of_sixteens::<R, Q2K_STEP>, [1 2 3 4 5 6 7 8];
     q4k(Q8K): R => q4k_rows::<R>, [1 2 3 4 5 6 7 8];
     q5k(Q8K): R => q5k_rows::<R>, [1 2 3 4 5 6 7 8];
-    q6k(Q8K): R => q6k_rows::<R>, [1 2 3 4 5 6 7 8];
+    q6k(Q8K): R => rows_of_sixteens::<R, Q6K_STEP>, [1 2 3 4 5 6 7 8];
 }
 
 /// The `i`th vector.
@@ -224,23 +237,80 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     store(sums, out);
 }
 
+/// Rows with weights in Q4_0, or, with minima, in Q4_1 or Q5_1.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+fn nibble_rows<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8; R]],
+    out: &mut [Sums; R],
+) {
+    let has_minima = STEP != Q4_0_STEP;
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     let ones = _mm256_set1_epi16(1);
-    for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         prefetch_all(step);
         let scale = halves(step);
+        let packed = &step[if has_minima { 4 } else { 2 } * WIDTH..];
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
-            each_row!(R, r, {
-                // Weights have 8 added.
-                dots[r] = _mm256_set1_epi32(x[r].of_nibbles);
-            });
+            if !has_minima {
+                each_row!(R, r, {
+                    // Weights have 8 added.
+                    dots[r] = _mm256_set1_epi32(x[r].of_nibbles);
+                });
+            }
+            let tops = match STEP {
+                Q5_1_STEP => Some(vector(&packed[Q4K_PART..], h)),
+                _ => None,
+            };
             let words = |r: usize, i: usize| x[r].words[i];
-            add_nibbles(&mut dots, &step[2 * WIDTH..], h, None, ones, words);
+            add_nibbles(&mut dots, packed, h, tops, ones, words);
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], scale[h], x[r].scale);
+            });
+            if has_minima {
+                let minimum = _mm256_cvtph_ps(half_vector(&step[2 * WIDTH..], h));
+                each_row!(R, r, {
+                    let of_minima = _mm256_set1_ps(x[r].of_minima);
+                    sums[r][h] = _mm256_fmadd_ps(minimum, of_minima, sums[r][h]);
+                });
+            }
+        }
+    }
+    store(sums, out);
+}
+
+/// Rows with codes for the integers of a table.
+#[target_feature(enable = "avx2,fma")]
+fn table_rows<const R: usize, const TABLE: usize>(
+    panel: &[u8],
+    x: &[[Q8; R]],
+    out: &mut [Sums; R],
+) {
+    let table = TABLES[TABLE].map(|integer| integer as u8);
+    let table = _mm256_broadcastsi128_si256(half_vector(&table, 0));
+    let mut sums = [[_mm256_setzero_ps(); 2]; R];
+    let ones = _mm256_set1_epi16(1);
+    for (step, x) in panel.as_chunks::<TABLE_STEP>().0.iter().zip(x) {
+        prefetch_all(step);
+        for h in 0..2 {
+            let mut dots = [_mm256_setzero_si256(); R];
+            for i in 0..4 {
+                let codes = nibbles(vector(&step[4 * WIDTH..], 2 * i + h));
+                for j in 0..2 {
+                    let weights = _mm256_shuffle_epi8(table, codes[j]);
+                    let magnitudes = _mm256_abs_epi8(weights);
+                    each_row!(R, r, {
+                        let x = _mm256_set1_epi32(x[r].words[2 * i + j]);
+                        let x = _mm256_sign_epi8(x, weights);
+                        let pairs = _mm256_maddubs_epi16(magnitudes, x);
+                        dots[r] = add_pairs(dots[r], pairs, ones);
+                    });
+                }
+            }
+            let scale = _mm256_castsi256_ps(vector(step, h));
+            each_row!(R, r, {
+                sums[r][h] = add(sums[r][h], dots[r], scale, x[r].scale);
             });
         }
     }
@@ -286,117 +356,4 @@ fn add_nibbles<const R: usize>(
             }
         });
     }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn rows_with_minima<const R: usize, const STEP: usize>(
-    panel: &[u8],
-    x: &[[Q8K; R]],
-    out: &mut [Sums; R],
-) {
-    let part_bytes = (STEP - Q4K_WEIGHTS) / 8;
-    let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
-        prefetch_all(step);
-        let (scale, offset) = (halves(step), halves(&step[2 * WIDTH..]));
-        for h in 0..2 {
-            let mut dots = [_mm256_setzero_si256(); R];
-            for part in 0..8 {
-                let packed = &step[Q4K_WEIGHTS + part * part_bytes..][..part_bytes];
-                let tops = match STEP {
-                    Q5K_STEP => Some(vector(&packed[Q4K_PART..], h)),
-                    _ => None,
-                };
-                let factors = half_vector(&step[Q4K_FACTORS + part * WIDTH..][..WIDTH], 0);
-                let factors = match h {
-                    0 => _mm256_cvtepu8_epi32(factors),
-                    _ => _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(factors)),
-                };
-                let words = |r: usize, i: usize| x[r].words[8 * part + i];
-                add_nibbles(&mut dots, packed, h, tops, in_both_halves(factors), words);
-            }
-            each_row!(R, r, {
-                sums[r][h] = add(sums[r][h], dots[r], scale[h], x[r].scale);
-            });
-            let mut least = [_mm256_setzero_si256(); R];
-            for i in 0..4 {
-                let minima = half_vector(&step[Q4K_MINIMA + 32 * i..], h);
-                let minima = _mm256_cvtepu8_epi16(minima);
-                each_row!(R, r, {
-                    least[r] = add_pairs(least[r], minima, _mm256_set1_epi32(x[r].pairs[i]));
-                });
-            }
-            each_row!(R, r, {
-                let offset = _mm256_mul_ps(offset[h], _mm256_set1_ps(x[r].scale));
-                sums[r][h] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(least[r]), offset, sums[r][h]);
-            });
-        }
-    }
-    store(sums, out);
-}
-
-/// Numbers of 16 bits twice: in both halves of 32 bits.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn in_both_halves(numbers: __m256i) -> __m256i {
-    _mm256_blend_epi16::<0xaa>(numbers, _mm256_slli_epi32::<16>(numbers))
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    let high = _mm256_set1_epi8(0x30);
-    for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
-        let scale = halves(step);
-        for h in 0..2 {
-            let mut dots = [_mm256_setzero_si256(); R];
-            for part in 0..16 {
-                let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
-                let [a0, a1] = nibbles(vector(packed, h));
-                let [b0, b1] = nibbles(vector(packed, 2 + h));
-                let c = vector(packed, 4 + h);
-                let with = |low, bits| _mm256_or_si256(low, _mm256_and_si256(bits, high));
-                let weights = [
-                    with(a0, _mm256_slli_epi16::<4>(c)),
-                    with(a1, _mm256_slli_epi16::<2>(c)),
-                    with(b0, c),
-                    with(b1, _mm256_srli_epi16::<2>(c)),
-                ];
-                let factors = half_vector(&step[Q6K_FACTORS + part * WIDTH..][..WIDTH], 0);
-                let factors = match h {
-                    0 => _mm256_cvtepi8_epi32(factors),
-                    _ => _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(factors)),
-                };
-                let of_pairs = in_both_halves(factors);
-                each_row!(R, r, {
-                    // Weights have 32 added.
-                    let of_added = _mm256_set1_epi32(x[r].of_six_bits[part]);
-                    let of_added = _mm256_mullo_epi32(of_added, factors);
-                    dots[r] = in_order(_mm256_add_epi32(dots[r], of_added));
-                    // 16 bits have room for the products of 4 weights up to 63.
-                    for i in [0, 2] {
-                        let one = dots_of_two(weights[i], x[r].words[4 * part + i]);
-                        let other = dots_of_two(weights[i + 1], x[r].words[4 * part + i + 1]);
-                        dots[r] = add_pairs(dots[r], _mm256_add_epi16(one, other), of_pairs);
-                    }
-                });
-            }
-            each_row!(R, r, {
-                sums[r][h] = add(sums[r][h], dots[r], scale[h], x[r].scale);
-            });
-        }
-    }
-    store(sums, out);
 }

@@ -12,8 +12,9 @@ pub(super) use self::scores::{scores, scores_of_four};
 use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch, prefetch_all};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q5K_STEP,
-    Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q2K_FACTORS, Q2K_MINIMA, Q2K_PART, Q2K_STEP, Q2K_WEIGHTS, Q4_0_STEP,
+    Q4_1_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q5_1_STEP, Q5K_STEP, Q6K_FACTORS,
+    Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, TABLE_STEP, TABLES, WIDTH,
 };
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -22,6 +23,11 @@ pub(super) static KERNELS: Kernels = Kernels {
     bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
+    q4_1,
+    q5_1,
+    iq4,
+    mxfp4,
+    q2k,
     q4k,
     q5k,
     q6k,
@@ -48,9 +54,14 @@ kernels! {
     bf16_native([u32; 16]): R => bf16_native_rows::<R>;
     q8_0(Q8): R => block_rows::<R, Q8_0_STEP>;
     q4_0(Q8): R => block_rows::<R, Q4_0_STEP>;
+    q4_1(Q8): R => block_rows::<R, Q4_1_STEP>;
+    q5_1(Q8): R => block_rows::<R, Q5_1_STEP>;
+    iq4(Q8): R => table_rows::<R, 0>;
+    mxfp4(Q8): R => table_rows::<R, 1>;
+    q2k(Q8K): R => rows_of_sixteens::<R, Q2K_STEP>;
     q4k(Q8K): R => q4k_rows::<R>;
     q5k(Q8K): R => q5k_rows::<R>;
-    q6k(Q8K): R => q6k_rows::<R>;
+    q6k(Q8K): R => rows_of_sixteens::<R, Q6K_STEP>;
 }
 
 #[inline]
@@ -263,7 +274,7 @@ fn add_block<const R: usize>(
     });
 }
 
-/// Rows with weights in Q8_0 or Q4_0.
+/// Rows with weights in Q8_0 or Q4_0, or, with minima, in Q4_1 or Q5_1.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn block_rows<const R: usize, const STEP: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let mut sums = [_mm512_setzero_ps(); R];
@@ -272,9 +283,38 @@ fn block_rows<const R: usize, const STEP: usize>(panel: &[u8], x: &[[Q8; R]], ou
         let (scale, packed) = (halves(step), &step[2 * WIDTH..]);
         let (weights, added) = match STEP {
             Q4_0_STEP => (nibbles(packed), Added::OfNibbles),
+            Q4_1_STEP => (nibbles(&packed[2 * WIDTH..]), Added::Nothing),
+            Q5_1_STEP => (five_bits(&packed[2 * WIDTH..]), Added::Nothing),
             _ => (std::array::from_fn(|i| vector(packed, i)), Added::OfBytes),
         };
         add_block(&mut sums, &weights, scale, x, added);
+        if matches!(STEP, Q4_1_STEP | Q5_1_STEP) {
+            let minimum = halves(packed);
+            each_row!(R, r, {
+                let of_minima = _mm512_set1_ps(x[r].of_minima);
+                sums[r] = _mm512_fmadd_ps(minimum, of_minima, sums[r]);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+/// Rows with codes for the integers of a table.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn table_rows<const R: usize, const TABLE: usize>(
+    panel: &[u8],
+    x: &[[Q8; R]],
+    out: &mut [Sums; R],
+) {
+    let table = TABLES[TABLE].map(|integer| integer as u8 ^ 0x80);
+    let table = _mm512_broadcast_i32x4(bytes16(&table));
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<TABLE_STEP>().0.iter().zip(x) {
+        prefetch_all(step);
+        let codes = nibbles(&step[4 * WIDTH..]);
+        let weights = codes.map(|codes| _mm512_shuffle_epi8(table, codes));
+        let scale = _mm512_castsi512_ps(vector(step, 0));
+        add_block(&mut sums, &weights, scale, x, Added::OfBytes);
     }
     store(sums, out);
 }
@@ -339,29 +379,62 @@ fn rows_with_minima<const R: usize, const STEP: usize>(
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+/// Four times four inputs' weights of a part of Q2_K, with 32 added.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn two_bits(part: &[u8]) -> [__m512i; 4] {
+    let (bits, added) = (vector(part, 0), _mm512_set1_epi8(32));
+    let with = |bits| _mm512_or_si512(_mm512_and_si512(bits, _mm512_set1_epi8(3)), added);
+    [
+        with(bits),
+        with(_mm512_srli_epi16::<2>(bits)),
+        with(_mm512_srli_epi16::<4>(bits)),
+        with(_mm512_srli_epi16::<6>(bits)),
+    ]
+}
+
+/// Four times four inputs' weights of a part of Q6_K, with 32 added.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn six_bits(part: &[u8]) -> [__m512i; 4] {
     let (low, high) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
+    let (a, b, c) = (vector(part, 0), vector(part, 1), vector(part, 2));
+    let with = |low_bits, high_bits| {
+        let low_bits = _mm512_and_si512(low_bits, low);
+        _mm512_or_si512(low_bits, _mm512_and_si512(high_bits, high))
+    };
+    [
+        with(a, _mm512_slli_epi16::<4>(c)),
+        with(_mm512_srli_epi16::<4>(a), _mm512_slli_epi16::<2>(c)),
+        with(b, c),
+        with(_mm512_srli_epi16::<4>(b), _mm512_srli_epi16::<2>(c)),
+    ]
+}
+
+/// Rows with weights in Q2_K or Q6_K.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn rows_of_sixteens<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8K; R]],
+    out: &mut [Sums; R],
+) {
+    let (factors, first, part_bytes) = match STEP {
+        Q2K_STEP => (Q2K_FACTORS, Q2K_WEIGHTS, Q2K_PART),
+        _ => (Q6K_FACTORS, Q6K_WEIGHTS, Q6K_PART),
+    };
     // A register each would be more than there are, and they are used once in 256 inputs.
     out.fill([0.0; WIDTH]);
-    for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
-        prefetch_all(&step[..Q6K_WEIGHTS]);
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
+        prefetch_all(&step[..first]);
         let mut dots = [_mm512_setzero_si512(); R];
         for part in 0..16 {
-            let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+            let packed = &step[first + part * part_bytes..][..part_bytes];
             prefetch_all(packed);
-            let (a, b, c) = (vector(packed, 0), vector(packed, 1), vector(packed, 2));
-            let with = |low_bits, high_bits| {
-                let low_bits = _mm512_and_si512(low_bits, low);
-                _mm512_or_si512(low_bits, _mm512_and_si512(high_bits, high))
+            let weights = match STEP {
+                Q2K_STEP => two_bits(packed),
+                _ => six_bits(packed),
             };
-            let weights = [
-                with(a, _mm512_slli_epi16::<4>(c)),
-                with(_mm512_srli_epi16::<4>(a), _mm512_slli_epi16::<2>(c)),
-                with(b, c),
-                with(_mm512_srli_epi16::<4>(b), _mm512_srli_epi16::<2>(c)),
-            ];
-            let factors = bytes16(&step[Q6K_FACTORS + part * WIDTH..]);
+            let factors = bytes16(&step[factors + part * WIDTH..]);
             let factors = _mm512_cvtepi8_epi32(factors);
             by_fours!(R, dots, x, {
                 dots::add_six_bits4(dots, &weights, factors, x, part)
@@ -371,8 +444,25 @@ fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
         }
         let scale = halves(step);
         each_row!(R, r, {
-            let sum = add(sums(&out[r]), dots[r], scale, x[r].scale);
+            let mut sum = add(sums(&out[r]), dots[r], scale, x[r].scale);
+            if STEP == Q2K_STEP {
+                let offset = halves(&step[2 * WIDTH..]);
+                sum = add(sum, least(step, &x[r]), offset, x[r].scale / 32.0);
+            }
             put_sums(&mut out[r], sum);
         });
     }
+}
+
+/// What the minima of a step of Q2_K take, -32 times.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn least(step: &[u8], x: &Q8K) -> __m512i {
+    let mut least = _mm512_setzero_si512();
+    for part in 0..16 {
+        let minima = _mm512_cvtepu8_epi32(bytes16(&step[Q2K_MINIMA + part * WIDTH..]));
+        let of_part = _mm512_mullo_epi32(minima, _mm512_set1_epi32(x.of_six_bits[part]));
+        least = _mm512_add_epi32(least, of_part);
+    }
+    least
 }

@@ -6,8 +6,9 @@ use std::arch::asm;
 use super::{Bf16, Kernels, Sums, by_rows, each_row};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS,
-    Q5K_STEP, Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q2K_FACTORS, Q2K_MINIMA, Q2K_PART, Q2K_STEP, Q2K_WEIGHTS, Q4_0_STEP,
+    Q4_1_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS, Q5_1_STEP, Q5K_STEP,
+    Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, TABLE_STEP, TABLES, WIDTH,
 };
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -16,6 +17,11 @@ pub(super) static KERNELS: Kernels = Kernels {
     bf16: Bf16::Pairs(bf16),
     q8_0,
     q4_0,
+    q4_1,
+    q5_1,
+    iq4,
+    mxfp4,
+    q2k,
     q4k,
     q5k,
     q6k,
@@ -23,22 +29,27 @@ pub(super) static KERNELS: Kernels = Kernels {
 };
 
 macro_rules! kernels {
-    ($($kernel:ident: $of_rows:ident, $x:ty;)*) => {$(
+    ($($kernel:ident($x:ty): $rows:ident => $of_rows:expr;)*) => {$(
         unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
-            by_rows!(R => $of_rows::<R>, panel, x, sums, [1 2 3 4]);
+            by_rows!($rows => $of_rows, panel, x, sums, [1 2 3 4]);
         }
     )*};
 }
 
 kernels! {
-    f32: f32_rows, [f32; 32];
-    f16: f16_rows, [f32; 32];
-    bf16: bf16_rows, [u32; 16];
-    q8_0: q8_0_rows, Q8;
-    q4_0: q4_0_rows, Q8;
-    q4k: q4k_rows, Q8K;
-    q5k: q5k_rows, Q8K;
-    q6k: q6k_rows, Q8K;
+    f32([f32; 32]): R => f32_rows::<R>;
+    f16([f32; 32]): R => f16_rows::<R>;
+    bf16([u32; 16]): R => bf16_rows::<R>;
+    q8_0(Q8): R => q8_0_rows::<R>;
+    q4_0(Q8): R => nibble_rows::<R, Q4_0_STEP>;
+    q4_1(Q8): R => nibble_rows::<R, Q4_1_STEP>;
+    q5_1(Q8): R => nibble_rows::<R, Q5_1_STEP>;
+    iq4(Q8): R => table_rows::<R, 0>;
+    mxfp4(Q8): R => table_rows::<R, 1>;
+    q2k(Q8K): R => rows_of_sixteens::<R, Q2K_STEP>;
+    q4k(Q8K): R => q4k_rows::<R>;
+    q5k(Q8K): R => q5k_rows::<R>;
+    q6k(Q8K): R => rows_of_sixteens::<R, Q6K_STEP>;
 }
 
 /// The `i`th vector.
@@ -208,21 +219,66 @@ fn nibble_dots<const R: usize>(
     }
 }
 
+/// Rows with weights in Q4_0, or, with minima, in Q4_1 or Q5_1.
 #[target_feature(enable = "neon")]
-fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+fn nibble_rows<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8; R]],
+    out: &mut [Sums; R],
+) {
+    let has_minima = STEP != Q4_0_STEP;
     let mut sums = [[vdupq_n_f32(0.0); 4]; R];
-    for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
+        let packed = &step[if has_minima { 4 } else { 2 } * WIDTH..];
         for h in 0..4 {
             let mut dots = [vdupq_n_s32(0); R];
-            each_row!(R, r, {
-                // Weights have 8 added.
-                dots[r] = vdupq_n_s32(x[r].of_nibbles);
-            });
-            nibble_dots(&step[2 * WIDTH..], h, vdupq_n_u8(0), &mut dots, |r, i| {
-                x[r].words[i]
-            });
+            if !has_minima {
+                each_row!(R, r, {
+                    // Weights have 8 added.
+                    dots[r] = vdupq_n_s32(x[r].of_nibbles);
+                });
+            }
+            let tops = match STEP {
+                Q5_1_STEP => vector(&packed[Q4K_PART..], h),
+                _ => vdupq_n_u8(0),
+            };
+            nibble_dots(packed, h, tops, &mut dots, |r, i| x[r].words[i]);
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
+                if has_minima {
+                    let minimum = halves(&step[2 * WIDTH..], h);
+                    sums[r][h] = vfmaq_n_f32(sums[r][h], minimum, x[r].of_minima);
+                }
+            });
+        }
+    }
+    store(sums, out);
+}
+
+/// Rows with codes for the integers of a table.
+#[target_feature(enable = "neon")]
+fn table_rows<const R: usize, const TABLE: usize>(
+    panel: &[u8],
+    x: &[[Q8; R]],
+    out: &mut [Sums; R],
+) {
+    let table = TABLES[TABLE].map(|integer| integer as u8);
+    let table = vreinterpretq_s8_u8(vector(&table, 0));
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<TABLE_STEP>().0.iter().zip(x) {
+        for h in 0..4 {
+            let mut dots = [vdupq_n_s32(0); R];
+            for i in 0..4 {
+                let codes = nibbles(vector(&step[4 * WIDTH..], 4 * i + h));
+                let [low, high] = codes.map(|codes| vqtbl1q_s8(table, codes));
+                each_row!(R, r, {
+                    dots[r] = dot(dots[r], low, x[r].words[2 * i]);
+                    dots[r] = dot(dots[r], high, x[r].words[2 * i + 1]);
+                });
+            }
+            let scale = vreinterpretq_f32_u8(vector(step, h));
+            each_row!(R, r, {
+                sums[r][h] = add(sums[r][h], dots[r], scale, x[r].scale);
             });
         }
     }
@@ -299,26 +355,66 @@ fn rows_with_minima<const R: usize, const STEP: usize>(
     store(sums, out);
 }
 
+/// Four times four inputs' weights of a part of Q2_K, with 32 added.
+#[inline]
 #[target_feature(enable = "neon")]
-fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+fn two_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
+    let bits = vector(part, h);
+    let with = |bits| vorrq_u8(vandq_u8(bits, vdupq_n_u8(3)), vdupq_n_u8(32));
+    [
+        with(bits),
+        with(vshrq_n_u8::<2>(bits)),
+        with(vshrq_n_u8::<4>(bits)),
+        with(vshrq_n_u8::<6>(bits)),
+    ]
+}
+
+/// Four times four inputs' weights of a part of Q6_K, with 32 added.
+#[inline]
+#[target_feature(enable = "neon")]
+fn six_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
     let high = vdupq_n_u8(0x30);
-    for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
+    let [a0, a1] = nibbles(vector(part, h));
+    let [b0, b1] = nibbles(vector(part, 4 + h));
+    let c = vector(part, 8 + h);
+    [
+        vorrq_u8(a0, vandq_u8(vshlq_n_u8::<4>(c), high)),
+        vorrq_u8(a1, vandq_u8(vshlq_n_u8::<2>(c), high)),
+        vorrq_u8(b0, vandq_u8(c, high)),
+        vorrq_u8(b1, vandq_u8(vshrq_n_u8::<2>(c), high)),
+    ]
+}
+
+/// Four signed bytes.
+#[inline]
+#[target_feature(enable = "neon")]
+fn signed(bytes: &[u8], h: usize) -> int32x4_t {
+    integers(four(bytes, h).map(|byte| i32::from(byte as i8)))
+}
+
+/// Rows with weights in Q2_K or Q6_K.
+#[target_feature(enable = "neon")]
+fn rows_of_sixteens<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8K; R]],
+    out: &mut [Sums; R],
+) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         for h in 0..4 {
             let mut dots = [vdupq_n_s32(0); R];
             for part in 0..16 {
-                let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
-                let [a0, a1] = nibbles(vector(packed, h));
-                let [b0, b1] = nibbles(vector(packed, 4 + h));
-                let c = vector(packed, 8 + h);
-                let weights = [
-                    vorrq_u8(a0, vandq_u8(vshlq_n_u8::<4>(c), high)),
-                    vorrq_u8(a1, vandq_u8(vshlq_n_u8::<2>(c), high)),
-                    vorrq_u8(b0, vandq_u8(c, high)),
-                    vorrq_u8(b1, vandq_u8(vshrq_n_u8::<2>(c), high)),
-                ];
-                let factors = four(&step[Q6K_FACTORS + part * WIDTH..], h);
-                let factors = integers(factors.map(|factor| i32::from(factor as i8)));
+                let (factors, weights) = match STEP {
+                    Q2K_STEP => (
+                        Q2K_FACTORS,
+                        two_bits(&step[Q2K_WEIGHTS + part * Q2K_PART..], h),
+                    ),
+                    _ => (
+                        Q6K_FACTORS,
+                        six_bits(&step[Q6K_WEIGHTS + part * Q6K_PART..], h),
+                    ),
+                };
+                let factors = signed(&step[factors + part * WIDTH..], h);
                 each_row!(R, r, {
                     // Weights have 32 added.
                     let mut of_part = vdupq_n_s32(x[r].of_six_bits[part]);
@@ -331,8 +427,24 @@ fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
             }
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
+                if STEP == Q2K_STEP {
+                    let (least, offset) = (least(step, &x[r], h), halves(&step[2 * WIDTH..], h));
+                    sums[r][h] = add(sums[r][h], least, offset, x[r].scale / 32.0);
+                }
             });
         }
     }
     store(sums, out);
+}
+
+/// What the minima of a step of Q2_K take, -32 times.
+#[inline]
+#[target_feature(enable = "neon")]
+fn least(step: &[u8], x: &Q8K, h: usize) -> int32x4_t {
+    let mut least = vdupq_n_s32(0);
+    for part in 0..16 {
+        let minima = signed(&step[Q2K_MINIMA + part * WIDTH..], h);
+        least = vmlaq_n_s32(least, minima, x.of_six_bits[part]);
+    }
+    least
 }

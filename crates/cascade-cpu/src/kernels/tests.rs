@@ -11,30 +11,42 @@ use super::scalar;
 use crate::tests::packed;
 use crate::{Format, Isa, Linear, Packed, quantize};
 
+/// Gives a block other scales.
+fn put_scales(format: Format, block: &mut [u8], mut scale: impl FnMut() -> f32) {
+    let places: &[usize] = match format {
+        Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
+        Format::Q2K => &[80, 82],
+        Format::Q6K => &[208],
+        Format::Q8_0 | Format::Q4_0 => &[0],
+        Format::Iq4 => return block[..4].copy_from_slice(&scale().to_le_bytes()),
+        Format::Mxfp4 => {
+            block[0] = (128.0 + scale().abs().log2()).round() as u8;
+            return;
+        }
+        Format::F32 | Format::BF16 | Format::F16 => &[],
+    };
+    for &at in places {
+        block[at..at + 2].copy_from_slice(&f16::from_f32(scale()).to_le_bytes());
+    }
+}
+
 /// Weights as files have them.
 fn blocks(rng: &mut StdRng, format: Format, inputs: usize, outputs: usize) -> Vec<u8> {
     let row = inputs / format.block_values() * format.block_bytes();
     let mut bytes = vec![0; outputs * row];
     match format {
-        Format::Q4K | Format::Q5K | Format::Q6K => {
-            rng.fill(&mut bytes[..]);
-            for block in bytes.chunks_exact_mut(format.block_bytes()) {
-                let mut scale = |at: usize| {
-                    let scale = f16::from_f32(rng.random_range(-0.01..0.01));
-                    block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
-                };
-                match format {
-                    Format::Q4K | Format::Q5K => [0, 2].into_iter().for_each(&mut scale),
-                    _ => scale(208),
-                }
-            }
-        }
-        _ => {
+        Format::F32 | Format::BF16 | Format::F16 | Format::Q8_0 | Format::Q4_0 => {
             let values: Vec<f32> = (0..inputs).map(|_| rng.random_range(-2.0..2.0)).collect();
             for (number, row) in bytes.chunks_exact_mut(row).enumerate() {
                 let mut values = values.clone();
                 values.rotate_left(number * 7 % inputs);
                 quantize(format, &values, row);
+            }
+        }
+        _ => {
+            rng.fill(&mut bytes[..]);
+            for block in bytes.chunks_exact_mut(format.block_bytes()) {
+                put_scales(format, block, || rng.random_range(-0.01..0.01));
             }
         }
     }
@@ -83,8 +95,7 @@ fn rounded(format: Format, row: &[f32]) -> Vec<f64> {
                 .map(|&x| half::bf16::from_f32(x).into())
                 .collect();
         }
-        Format::Q8_0 | Format::Q4_0 => 32,
-        Format::Q4K | Format::Q5K | Format::Q6K => 256,
+        _ => format.block_values(),
     };
     let of_block = |values: &[f32]| {
         let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
@@ -309,14 +320,7 @@ fn the_largest_weights_with_the_largest_inputs() {
     let quantized = |format: &Format| format.block_values() > 1;
     for format in Format::ALL.into_iter().filter(quantized) {
         let mut block = vec![0xff; format.block_bytes()];
-        let scales: &[usize] = match format {
-            Format::Q4K | Format::Q5K => &[0, 2],
-            Format::Q6K => &[208],
-            _ => &[0],
-        };
-        for &at in scales {
-            block[at..at + 2].copy_from_slice(&f16::ONE.to_le_bytes());
-        }
+        put_scales(format, &mut block, || 1.0);
         let inputs = format.block_values();
         let packed = Packed::from_blocks(format, &block, inputs).unwrap();
         let linear = Linear::of_parts(vec![packed.into()]);
@@ -324,5 +328,28 @@ fn the_largest_weights_with_the_largest_inputs() {
             let input = vec![input; 9 * inputs];
             every_set_gives_the_reference(&linear, &input, format);
         }
+    }
+}
+
+/// Scales that f16 has as subnormal numbers, of either sign, and the least powers of two.
+#[test]
+fn the_least_scales_are_multiplied_with() {
+    let mut rng = StdRng::seed_from_u64(9);
+    let packed = |format: &Format| format.block_values() > 1;
+    for format in Format::ALL.into_iter().filter(packed) {
+        let inputs = 2 * format.block_values();
+        let mut weight = vec![0; 16 * 2 * format.block_bytes()];
+        rng.fill(&mut weight[..]);
+        for (number, block) in weight.chunks_mut(format.block_bytes()).enumerate() {
+            let sign = if number % 2 == 0 { 6e-8 } else { -6e-8 };
+            put_scales(format, block, || sign);
+            if format == Format::Mxfp4 {
+                block[0] = (number % 3) as u8;
+            }
+        }
+        let linear = of_blocks(format, &weight, inputs);
+        let input = activations(&mut rng, 5, inputs);
+        assert!(linear.forward(&input).iter().any(|&sum| sum != 0.0));
+        every_set_gives_the_reference(&linear, &input, format);
     }
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{Tensor, safetensors};
-use cascade_checkpoint::{Checkpoint, FloatType, Scales};
+use cascade_checkpoint::{Checkpoint, FloatType, ScaleType, Scales};
 use cascade_core::{Architecture, Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
     CacheType, DType, LoadOptions, LoadedModel, ModelFile, ModelSource, Quantized, Tokenizer,
@@ -116,6 +116,7 @@ fn logits_of_packed_weights_are_those_of_llama_cpp_but_for_rounded_activations()
     assert_golden("llama3-q8_0", 0.1);
     assert_golden("qwen2-q4_0", 0.1);
     assert_golden("qwen3-k", 0.1);
+    assert_golden("qwen3-minima", 0.1);
     assert_golden("t5-v1.1-q8_0", 0.1);
 }
 
@@ -128,6 +129,7 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
         ("llama3-q8_0", 0.5),
         ("qwen2-q4_0", 0.5),
         ("qwen3-k", 0.9),
+        ("qwen3-minima", 0.5),
         ("t5-v1.1-q8_0", 0.5),
         ("mistral-f16", 0.6),
     ] {
@@ -394,6 +396,7 @@ fn quantized_files_are_the_models_that_rounding_at_load_gives() {
         "mistral-f16.gguf",
         "llama3-q8_0.gguf",
         "qwen3-k.gguf",
+        "qwen3-minima.gguf",
         "t5-v1.0-f32.gguf",
         "t5-v1.1-q8_0.gguf",
     ] {
@@ -725,7 +728,11 @@ fn last_number(whole: &[u8], checkpoint: &Checkpoint, name: &str) -> Option<(usi
         Some(blocks) => {
             let scales = Scales::of_format(blocks.format);
             let before_end = scales.bytes - scales.places[0];
-            (blocks.bytes, before_end, vec![0, 0x7c])
+            let infinity = match scales.stored_as {
+                ScaleType::E8M0 => vec![0xff],
+                _ => vec![0, 0x7c],
+            };
+            (blocks.bytes, before_end, infinity)
         }
         None => {
             let stored = checkpoint.load(name, &shape).unwrap();
@@ -751,6 +758,7 @@ fn weights_that_are_not_numbers_are_refused_whatever_they_are_packed_as() {
         "mistral-f16",
         "qwen2-q4_0",
         "qwen3-k",
+        "qwen3-minima",
         "t5-v1.1-q8_0",
     ] {
         let original = goldens().join(format!("{name}.gguf"));

@@ -170,13 +170,24 @@ pub(super) enum Added {
     OfBytes,
     /// 8.
     OfNibbles,
+    Nothing,
 }
+
+/// Rows whose sums begin at 0.
+static ZEROS: [Q8; 4] = [Q8 {
+    words: [0; 8],
+    scale: 0.0,
+    of_bytes: 0,
+    of_nibbles: 0,
+    of_minima: 0.0,
+}; 4];
 
 impl Added {
     fn start(self, x: &Q8) -> *const i32 {
         match self {
             Self::OfBytes => &x.of_bytes,
             Self::OfNibbles => &x.of_nibbles,
+            Self::Nothing => &ZEROS[0].of_bytes,
         }
     }
 }
