@@ -312,6 +312,85 @@ fn imported_answers_are_replayed_without_their_target() {
     assert!(again.contains("exists already"), "{again}");
 }
 
+/// Two answers as SpecDecode-Bench's simulator writes them, in made-up ids. The drafter `b` was
+/// recorded with another first answer.
+const YIELDS: &str = r#"{"id": "1", "prompt_token_ids": [7, 8, 9, 5], "generated_token_ids": [7, 8, 9, 5, 7, 8, 9, 2], "acc_a": {"acc_len": [1, 1, 1, 1, 4, 3, 2, 1]}, "acc_b": {"acc_len": [3, 2, 1, 1, 2, 1]}}
+{"id": "2", "prompt_token_ids": [7, 1], "generated_token_ids": [3, 4, 2], "acc_a": {"acc_len": [1, 1, 1]}, "acc_b": {"acc_len": [2, 1, 1]}}
+"#;
+
+#[test]
+fn recorded_drafters_stand_beside_ours() {
+    let folder = Folder::new();
+    let answers = folder.file("answers.jsonl", YIELDS);
+    let name = folder.name("imported.jsonl");
+    let import = format!(
+        "trace import --format spec-decode-bench --answers {answers} --model tom --output {name}"
+    );
+    run(&import);
+    let trace = objects(&folder.read("imported.jsonl"));
+    assert_eq!(
+        (
+            &trace[0]["eos"],
+            &trace[0]["vocab_size"],
+            &trace[0]["dataset"]
+        ),
+        (&json!([2]), &json!(10), &json!("answers"))
+    );
+    assert_eq!(trace[1]["yields"]["b"], json!([3, 2, 1, 1, 2, 1]));
+    let config = |more: &str| {
+        let lookup = "target: {model: org/nowhere}\ndrafters:\n  - prompt_lookup: {max_ngram: 2}\n";
+        folder.file("c.yaml", format!("{lookup}k: {{matrix: [[4]]}}\n{more}"))
+    };
+    let replay = |more: &str| {
+        let said = run(&format!(
+            "replay --trace {name} --config {} --json",
+            config(more)
+        ));
+        objects(&said).pop().unwrap()
+    };
+    // a: one token at a time up to the fifth, which brings the rest; b: 1, 3, 1, 1; the longer of
+    // both where b has places: 1, 3, 1, 4.
+    let of = |records, tokens, forwards, other_lengths| json!({"records": records, "tokens": tokens, "forwards": forwards, "other_lengths": other_lengths});
+    let whole = replay("");
+    let (a, b, longest) = (
+        of(2, 11, 6 + 3, 0),
+        of(2, 6 + 3, 4 + 2, 1),
+        of(2, 6 + 3, 4 + 2, 1),
+    );
+    assert_eq!(
+        whole["recorded_drafters"],
+        json!({"a": a, "b": b, "longest": longest})
+    );
+    assert_eq!(whole["total"]["num_tokens"], 11);
+    let cut = replay("generation: {max_new_tokens: 2}\n");
+    assert_eq!(cut["recorded_drafters"]["a"], of(2, 4, 4, 0));
+    let said = run(&format!(
+        "replay --trace {name} --config {} --row-cost 0.1",
+        config("")
+    ));
+    assert!(
+        said.contains("recorded drafters") && said.contains("longest"),
+        "{said}"
+    );
+
+    let wrong = YIELDS.replace("[1, 1, 1]}", "[1, 0, 1]}");
+    folder.file("answers.jsonl", wrong);
+    let error = refused(&format!("{import} --force"));
+    assert!(
+        error.contains("answers.jsonl:2: \"acc_a\" has 0 tokens at place 1"),
+        "{error}"
+    );
+    let error = refused(
+        &import
+            .replace("spec-decode-bench", "spec-bench")
+            .replace("imported", "new"),
+    );
+    assert!(
+        error.contains("--questions") || error.contains("not an answer"),
+        "{error}"
+    );
+}
+
 #[test]
 fn answers_that_fit_no_question_are_refused() {
     let folder = Folder::new();

@@ -11,8 +11,8 @@ use cascade_config::{
 };
 use cascade_engine::{Cascade, Options};
 use cascade_traces::trace::{
-    FirstPicks, Record, Tallies, Tally, Trace, recorded_target, replay, replay_options,
-    replay_warnings, replayed_json, totals_json,
+    FirstPicks, Record, RecordedDrafters, Tallies, Tally, Trace, recorded_target, replay,
+    replay_options, replay_warnings, replayed_json, totals_json,
 };
 use clap::Args;
 
@@ -130,11 +130,19 @@ impl Replay<'_> {
             .collect();
         let mut out = terminal::stdout();
         let (tallies, picks) = self.records(&mut cascade, &records, &mut out)?;
+        let beside = RecordedDrafters::of(
+            records.iter().take(tallies.total.records).copied(),
+            self.options.max_new_tokens,
+        );
         if self.args.json {
-            let totals = totals_json(self.config, self.trace, &tallies, &picks);
+            let mut totals = totals_json(self.config, self.trace, &tallies, &picks);
+            if !beside.is_empty() {
+                totals["recorded_drafters"] = serde_json::to_value(&beside)?;
+            }
             return Ok(terminal::write_json(&mut out, &totals)?);
         }
         self.table(&mut out, &tallies)?;
+        show_beside(&mut out, &beside)?;
         show_expected(&mut out, &picks)
     }
 
@@ -215,6 +223,29 @@ impl Replay<'_> {
         )?;
         Ok(())
     }
+}
+
+/// What the drafters yield that were recorded with the answers, if some were.
+fn show_beside(out: &mut impl Write, beside: &RecordedDrafters) -> Result<()> {
+    if beside.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{:<18}{:>8}{:>9}{:>9}{:>7}   answers of another length",
+        "recorded drafters", "records", "tokens", "forwards", "length"
+    )?;
+    for (name, of) in beside.iter() {
+        let numbers = [of.records, of.tokens, of.forwards].map(|number| grouped(number as u64));
+        let [records, tokens, forwards] = numbers;
+        writeln!(
+            out,
+            "{name:<18}{records:>8}{tokens:>9}{forwards:>9}{:>7.3}   {}",
+            of.mean_acceptance_length(),
+            of.other_lengths
+        )?;
+    }
+    Ok(())
 }
 
 /// How often first tokens are kept by the recorded probabilities, and in this sample.

@@ -23,7 +23,7 @@ pub(crate) enum TraceCommand {
     /// seeds, those of `cascade run`. Drafters are not loaded, and options of drafting change
     /// nothing. Format: docs/traces.md.
     Record(Box<RecordArgs>),
-    /// Make a trace from texts recorded by other programs.
+    /// Make a trace from what other programs have recorded.
     Import(ImportArgs),
     /// Say how well a model predicts a trace: perplexity, and how many tokens are its own choice.
     ///
@@ -70,22 +70,22 @@ pub(crate) struct RecordArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Format of the texts.
+    /// Format of the recording.
     #[arg(long, value_name = "FORMAT", default_value = "spec-bench")]
     format: Format,
 
-    /// The questions: Spec-Bench's or MT-bench's question.jsonl.
+    /// The questions of texts: Spec-Bench's or MT-bench's question.jsonl.
     #[arg(long, value_name = "FILE")]
-    questions: PathBuf,
+    questions: Option<PathBuf>,
 
     /// The recorded answers.
     #[arg(long, value_name = "FILE.jsonl")]
     answers: PathBuf,
 
     /// The target's tokenizer: a tokenizer.json, a folder or hub model that has one, or
-    /// `embedded:NAME`.
+    /// `embedded:NAME`. Texts need it; of token ids, it is what drafters are compared with.
     #[arg(long, value_name = "TOKENIZER")]
-    tokenizer: String,
+    tokenizer: Option<String>,
 
     /// Name of the target, such as lmsys/vicuna-7b-v1.3 [default: the name in the answers].
     #[arg(long, value_name = "NAME")]
@@ -99,11 +99,12 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 
-    /// Columns of the target's logits, if more than the tokenizer has tokens.
+    /// Columns of the target's logits, if more than the tokenizer has tokens, or without one, than
+    /// ids were recorded.
     #[arg(long, value_name = "N")]
     vocab_size: Option<usize>,
 
-    /// Token limit of the recording: answers of this length are taken to be cut off.
+    /// Token limit of the recording: texts of this length are taken to be cut off.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     max_new_tokens: usize,
 
@@ -121,6 +122,9 @@ enum Format {
     /// Answer files of Spec-Bench or MT-bench in Vicuna's conversation format: `choices[0].turns`,
     /// joined with the questions by `question_id`.
     SpecBench,
+    /// The simulator's files of SpecDecode-Bench: token ids, and for each place how many tokens a
+    /// forward yields with the drafters that were recorded, which `replay` prints beside ours.
+    SpecDecodeBench,
 }
 
 pub(crate) fn run(command: TraceCommand) -> Result<ExitCode> {

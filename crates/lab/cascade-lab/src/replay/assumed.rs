@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config};
-use cascade_traces::trace::Trace;
+use cascade_traces::trace::{RecordedDrafters, Trace};
 use cascade_traces::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
 use clap::Args;
 
-use super::{ReplayArgs, replay_warnings};
+use super::{ReplayArgs, replay_warnings, show_beside};
 use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::{bounded, interrupt, recorded, terminal};
@@ -215,7 +215,11 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
     first.map_or(Ok(()), |way| {
         let mut outcomes = way.outcomes.iter();
         outcomes.try_for_each(|outcome| print_interval(&mut out, &way.name, outcome))
-    })
+    })?;
+    let records = replays.trace.records.iter();
+    let records = records.skip(replays.offset).take(replays.limit);
+    let limit = replays.config.generation.max_new_tokens;
+    show_beside(&mut out, &RecordedDrafters::of(records, limit))
 }
 
 /// What stands above the columns: the names of costs, and numbers of texts.

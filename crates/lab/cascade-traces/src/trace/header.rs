@@ -96,8 +96,8 @@ pub fn name_of_target(source: &ModelSource) -> (String, Option<String>) {
 pub enum Provenance {
     /// Token ids as this program decoded them with the target's weights.
     Measured,
-    /// Texts written by another program and tokenized again, so token boundaries may differ from
-    /// those that the target generated.
+    /// What another program wrote. If it wrote texts, they are tokenized again, so token boundaries
+    /// may differ from those that the target generated.
     Imported,
 }
 

@@ -22,7 +22,8 @@
 //! * [`Predicted`]: how well a model predicts what was recorded.
 //! * [`ExpectedAcceptance`], [`FirstPicks`]: how often drafts are kept, by recorded probabilities.
 //! * [`Oracle`]: the schedule that knows the answer, to compare others with.
-//! * [`spec_bench`]: traces from the recorded answers of Spec-Bench.
+//! * [`spec_bench`], [`spec_decode_bench`]: traces from what others have recorded;
+//!   [`RecordedDrafters`]: the drafters that they have recorded with it.
 //! * [`Summary`]: statistics of a trace.
 //!
 //! ```
@@ -55,6 +56,7 @@
 //! ```
 
 mod along;
+mod beside;
 mod expected;
 mod first_token;
 mod format;
@@ -71,6 +73,7 @@ mod sampling;
 mod scorer;
 mod simulated_drafter;
 pub mod spec_bench;
+pub mod spec_decode_bench;
 mod step_cost;
 mod summary;
 mod tally;
@@ -81,6 +84,7 @@ mod writer;
 
 pub(crate) use along::{along, logits};
 
+pub use beside::{RecordedDrafters, Yield};
 pub use expected::{Bounds, ExpectedAcceptance, FirstPicks, RecordedRow};
 pub use first_token::FirstToken;
 pub use format::Trace;

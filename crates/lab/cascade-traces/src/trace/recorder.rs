@@ -1,5 +1,6 @@
 //! Recording of a target: plain decoding, with margins or probabilities.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -130,6 +131,7 @@ impl Recorder {
             margins: matches!(self.measures, Measure::Margins).then_some(rows.margins),
             seed,
             top: matches!(self.measures, Measure::Top(..)).then_some(rows.top),
+            yields: BTreeMap::new(),
             finish: finish(&generation.finish),
         };
         Ok((record, generation.text))

@@ -8,6 +8,8 @@
 //! A text may end in `</s>`, as some programs write it: that is the end of the answer, and not a
 //! part of it. Anywhere else `</s>` is an error.
 
+use std::collections::BTreeMap;
+
 use cascade_core::{TextCodec, TokenId};
 use cascade_eval::{PromptTemplate, Sample};
 use serde::Deserialize;
@@ -213,6 +215,7 @@ impl Import<'_> {
             margins: None,
             seed: None,
             top: None,
+            yields: BTreeMap::new(),
             finish,
         })
     }

@@ -16,6 +16,7 @@ fn record(id: &str, context: &[TokenId], output: &[TokenId]) -> Record {
         margins: None,
         seed: None,
         top: None,
+        yields: Default::default(),
         finish: Finish::Length,
     }
 }

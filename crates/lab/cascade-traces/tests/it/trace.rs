@@ -696,6 +696,7 @@ fn vicuna(folder: &Path) -> Arc<Trace> {
                 margins: None,
                 seed: None,
                 top: None,
+                yields: Default::default(),
                 finish,
             });
         }
