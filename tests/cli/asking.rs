@@ -251,15 +251,16 @@ fn a_models_chat_template_asks_with_its_own_special_tokens() {
     assert_eq!(asked["prompt"], "<s>[system] Be brief.[user] Hi[answer]");
     // The tokens of the text without another <s> before it: as the tokenizer gives them for the
     // same text without the one that it puts there itself.
-    let raw = record(&["run", "-m", &path, "[system] Be brief.[user] Hi[answer]"]);
+    let raw = |text: &str| record(&["run", "-m", &path, "--raw", text]);
+    let own = raw("[system] Be brief.[user] Hi[answer]");
     let rows = |record: &Value| {
         let target = &record["models"][0];
         target["prefill_rows"].as_u64().unwrap()
     };
     // With the prefix blank of the first word, which follows no special token, the raw text differs
     // in its tokens, but never by a whole special token more.
-    assert!(rows(&asked).abs_diff(rows(&raw)) <= 1, "{asked} {raw}");
-    let double = record(&["run", "-m", &path, "<s>[system] Be brief.[user] Hi[answer]"]);
+    assert!(rows(&asked).abs_diff(rows(&own)) <= 1, "{asked} {own}");
+    let double = raw("<s>[system] Be brief.[user] Hi[answer]");
     assert_eq!(rows(&double), rows(&asked) + 1);
 
     let by_file = path.clone() + "/tokenizer_config.json";
@@ -307,8 +308,10 @@ fn messages_in_files_are_conversations() {
     );
     assert_eq!(
         (&own[0]["id"], &own[1]["prompt"]),
-        (&Value::from(1), &Value::from("raw"))
+        (&Value::from(1), &Value::from("<s>[user] raw[answer]"))
     );
+    let raw = run(&["-m", &path, "--raw", "--offset", "1", "--limit", "1"]);
+    assert_eq!(raw[0]["prompt"], "raw");
     let vicuna = run(&["-m", &path, "--template", "vicuna"]);
     assert_eq!(
         vicuna[0]["prompt"],
@@ -329,6 +332,54 @@ fn messages_in_files_are_conversations() {
     fs::write(&config, text).unwrap();
     let asked = run(&["--config", config.to_str().unwrap(), "--limit", "1"]);
     assert_eq!(asked[0]["prompt"], vicuna[0]["prompt"]);
+}
+
+/// As llama-cli and ollama do: a chat model that is asked without its template looks broken.
+#[test]
+fn a_models_chat_template_asks_unless_something_else_is_said() {
+    let (folder, path) = model(&[("tokenizer_config.json", &config_with(TEMPLATE))]);
+    let args = words("run -m {} Hi --max-new-tokens 2 --json", &[&path]);
+    let asked = |more: &[&str]| {
+        let output = cascade(&[&args[..], more].concat());
+        let record: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let notes = said
+            .matches("asked with the model's chat template; --raw")
+            .count();
+        (record["prompt"].as_str().unwrap().to_owned(), notes)
+    };
+    let own = "<s>[user] Hi[answer]".to_owned();
+    assert_eq!(asked(&[]), (own.clone(), 1), "and says so once");
+    assert_eq!(asked(&["--quiet"]), (own.clone(), 0));
+    assert_eq!(asked(&["--chat"]), (own.clone(), 0), "asked for");
+    assert_eq!(asked(&["--raw"]), ("Hi".to_owned(), 0));
+    assert_eq!(asked(&["--template", "raw"]), ("Hi".to_owned(), 0));
+    // A configuration that says how is followed, and one that does not means what the names mean.
+    let file = folder.path().join("own.yaml");
+    for (line, prompt) in [
+        ("", own.as_str()),
+        ("prompt: raw\n", "Hi"),
+        ("prompt: problem\n", "Question: Hi Answer:"),
+    ] {
+        fs::write(&file, format!("target: {{ model: {path} }}\n{line}")).unwrap();
+        let config = file.to_str().unwrap();
+        assert_eq!(
+            record(&["run", "--config", config, "Hi"])["prompt"],
+            prompt,
+            "{line}"
+        );
+    }
+    let (_plain, plain) = model(&[]);
+    assert_eq!(record(&["run", "-m", &plain, "Hi"])["prompt"], "Hi");
+    let both = error(&cascade(&["run", "-m", &path, "--raw", "--chat", "Hi"]));
+    assert!(both.contains("cannot be used with"), "{both}");
+    let (_broken, broken) = model(&[("chat_template.jinja", "{% include 'x' %}")]);
+    let message = error(&cascade(&["run", "-m", &broken, "Hi"]));
+    assert!(message.contains("--raw asks without"), "{message}");
+    assert_eq!(
+        record(&["run", "-m", &broken, "--raw", "Hi"])["prompt"],
+        "Hi"
+    );
 }
 
 #[test]
@@ -456,7 +507,10 @@ fn templates_get_variables() {
         let message = error(&cascade(&with(json)));
         assert!(message.contains(part), "{message}");
     }
-    let raw = ["run", "-m", &path, "--chat-template-kwargs", "{}", "Hi"];
+    let raw = words(
+        "run -m {} --raw --chat-template-kwargs {} Hi",
+        &[&path, "{}"],
+    );
     let message = error(&cascade(&raw));
     assert!(message.contains("is not a chat template"), "{message}");
 }

@@ -97,7 +97,16 @@ fn a_folder_becomes_a_file_that_says_the_same() {
         let said = stdout(&cascade(&quantize));
         assert!(said.contains("matrices in q8_0"), "{said}");
         let says = |model: &str, dtype: &str| {
-            let run = ["run", "-m", model, "--dtype", dtype, "--json", "Ann has 3"];
+            let run = [
+                "run",
+                "-m",
+                model,
+                "--dtype",
+                dtype,
+                "--raw",
+                "--json",
+                "Ann has 3",
+            ];
             let output = stdout(&cascade(&[&run[..], &["--max-new-tokens", "12"]].concat()));
             let record: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
             record["token_ids"].clone()

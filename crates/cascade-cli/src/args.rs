@@ -190,9 +190,9 @@ impl From<ScheduleArg> for ScheduleName {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompts")]
 pub struct InputArgs {
-    /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
-    /// is asked for, or the configuration has one: the demo's asks it as the question of a word
-    /// problem.
+    /// A single prompt, or `-` for standard input. Asked with the model's chat template if it has
+    /// one, unless --raw, another template or the configuration says otherwise: the demo's asks it
+    /// as the question of a word problem.
     #[arg(value_name = "PROMPT", group = "input")]
     pub positional: Option<String>,
 
@@ -223,9 +223,14 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub template: Option<String>,
 
-    /// Ask with the chat template that the model comes with.
+    /// Ask with the chat template that the model comes with, which must be there: datasets too, and
+    /// whatever the configuration says.
     #[arg(long, conflicts_with = "template")]
     pub chat: bool,
+
+    /// Continue texts as they are, without the model's chat template.
+    #[arg(long, conflicts_with_all = ["template", "chat", "system"])]
+    pub raw: bool,
 
     /// System message, for chat templates.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -256,6 +261,11 @@ impl InputArgs {
     /// Whether no input was given.
     pub fn is_empty(&self) -> bool {
         self.text().is_none() && self.prompts.is_none() && self.dataset.is_none()
+    }
+
+    /// The name of the template that was asked for.
+    pub fn template(&self) -> Option<&str> {
+        self.raw.then_some("raw").or(self.template.as_deref())
     }
 
     /// The single prompt, however it was given.

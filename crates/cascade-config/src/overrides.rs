@@ -82,7 +82,7 @@ impl Config {
         if let Some(device) = overrides.device {
             self.set_device(device);
         }
-        self.prompt = overrides.prompt.unwrap_or(self.prompt);
+        self.prompt = overrides.prompt.or(self.prompt);
         self.override_generation(overrides)?;
         self.checked()
     }

@@ -117,9 +117,11 @@ impl Reader<'_> {
             statistical_lenience: self.lenience("statistical_lenience", statistical_lenience)?,
             placement: tree.placement,
             max_nodes,
-            prompt: self
-                .parsed("prompt", prompt, "`raw` is the default")?
-                .unwrap_or(PromptTemplate::Raw),
+            prompt: self.parsed(
+                "prompt",
+                prompt,
+                "without one, the model's chat template asks",
+            )?,
             generation: self.generation(&generation)?,
             device: self.device("device", device)?.unwrap_or_default(),
         };

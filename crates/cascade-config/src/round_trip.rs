@@ -277,7 +277,7 @@ impl Draw {
             statistical_lenience: self.lenience(),
             placement: self.of(&[Placement::Sequential, Placement::Merged]),
             max_nodes: self.count(),
-            prompt: self.of(&PromptTemplate::ALL),
+            prompt: self.maybe(|draw| draw.of(&PromptTemplate::ALL)),
             generation: self.generation(),
             device: self.device(),
         }

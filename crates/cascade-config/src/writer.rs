@@ -74,7 +74,7 @@ impl<K> File<K> {
                 max_nodes: Some(*max_nodes).filter(|&nodes| nodes != DEFAULT_MAX_NODES),
                 placement: *placement,
             },
-            prompt: Some(prompt.to_string()),
+            prompt: prompt.map(|prompt| prompt.to_string()),
             generation: GenerationEntry::of(generation),
             device: Some(device.to_string()),
         })
