@@ -147,6 +147,7 @@ impl GenerationSettings {
         Options::default()
             .with_max_new_tokens(self.max_new_tokens)
             .with_decoding(self.sampling.decoding())
+            .with_penalties(self.sampling.penalties())
             .with_seed(self.seed)
             .with_stop(self.stop.clone())
     }
