@@ -46,7 +46,7 @@ impl Spent {
 fn prompts(config: &Config) -> Vec<String> {
     let apply = |problem: Problem| {
         config
-            .prompt
+            .prompt()
             .apply(&Content::Question(problem.question))
             .expect("the templates are for questions")
     };

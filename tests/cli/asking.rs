@@ -209,7 +209,11 @@ fn standard_input_is_a_prompt() {
     assert!(empty.contains("standard input is empty"), "{empty}");
     // Without a model, an empty pipe means the demo, as /dev/null does.
     let demo = piped(&["run", "--limit", "1", "--max-new-tokens", "2"], "");
-    assert!(stdout(&demo).contains("[1/1]"));
+    let demo = stdout(&demo);
+    assert!(
+        demo.contains("How many") && !demo.contains("[1/1]"),
+        "{demo}"
+    );
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), b"caf\xe9").unwrap();
     let latin = command(&["run"])
@@ -217,6 +221,70 @@ fn standard_input_is_a_prompt() {
         .output()
         .unwrap();
     assert!(error(&latin).contains("not UTF-8"));
+}
+
+/// As fingers type it, and what is said of answers that are not as they should be.
+#[test]
+fn answers_are_cut_penalized_and_remarked_on() {
+    let args = words("run -m {} --temp 0 --color never", &[SMALL]);
+    let said = |more: &[&str]| stdout(&cascade(&[&args[..], more].concat()));
+    let cut = said(&["-n", "5", "One and"]);
+    assert!(cut.contains("cut at 5 tokens: -n 10"), "{cut}");
+    assert!(!cut.contains("[1/1]"), "{cut}");
+    // The smallest demo model goes round in circles when it is asked what it does not know.
+    let record = |more: &[&str]| -> Value {
+        serde_json::from_str(&said(
+            &[&["--json", "--max-tokens", "160", "One and"], more].concat(),
+        ))
+        .unwrap()
+    };
+    let plain = record(&[]);
+    assert_eq!(plain["ends_in_loop"], true, "{plain}");
+    assert!(said(&["-n", "160", "One and"]).contains("the answer repeats itself: "));
+    let strict = record(&["--repetition-penalty", "1.3", "--compare"]);
+    assert_eq!(
+        (&strict["ends_in_loop"], &strict["equal_to_plain"]),
+        (&false.into(), &true.into())
+    );
+    let once = record(&[
+        "--presence-penalty",
+        "2",
+        "--frequency-penalty",
+        "1",
+        "--compare",
+    ]);
+    assert_eq!(once["equal_to_plain"], true);
+    assert!(once["token_ids"] != plain["token_ids"] && strict["token_ids"] != plain["token_ids"]);
+    let wrong = error(&cascade(
+        &[&args[..], &["--repetition-penalty", "0", "x"]].concat(),
+    ));
+    assert!(wrong.contains("repetition penalty is 0"), "{wrong}");
+}
+
+#[test]
+fn a_models_own_sampling_is_told_and_followed_in_conversations() {
+    let sampling =
+        r#"{"do_sample": true, "temperature": 0.6, "top_k": 9, "repetition_penalty": 1.2}"#;
+    let (_folder, path) = model(&[("generation_config.json", sampling)]);
+    let told = |args: &[&str]| {
+        let output = cascade(&[args, &["-m", &path, "-n", "2"]].concat());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let recommended = "recommends temperature 0.6, top-k 9, repetition penalty 1.2";
+    assert!(told(&["run", "Hi"]).contains(recommended));
+    assert!(!told(&["run", "Hi", "--temperature", "0"]).contains("recommends"));
+    let chat = |more: &[&str]| {
+        let args = words("chat -m {} --template vicuna -n 2", &[&path]);
+        stdout(&piped(&[&args[..], more].concat(), "/temp\n"))
+    };
+    let own = "(sampled at temperature 0.6, top-k 9, repetition penalty 1.2)";
+    assert!(chat(&[]).contains(own), "{}", chat(&[]));
+    assert!(chat(&["--temp", "0"]).contains("(greedy, repetition penalty 1.2)"));
+    let changed = chat(&["--top-k", "3", "--repetition-penalty", "1"]);
+    assert!(
+        changed.contains("temperature 0.6, top-k 3, repetition penalty 1)"),
+        "{changed}"
+    );
 }
 
 #[test]
@@ -251,15 +319,16 @@ fn a_models_chat_template_asks_with_its_own_special_tokens() {
     assert_eq!(asked["prompt"], "<s>[system] Be brief.[user] Hi[answer]");
     // The tokens of the text without another <s> before it: as the tokenizer gives them for the
     // same text without the one that it puts there itself.
-    let raw = record(&["run", "-m", &path, "[system] Be brief.[user] Hi[answer]"]);
+    let raw = |text: &str| record(&["run", "-m", &path, "--raw", text]);
+    let own = raw("[system] Be brief.[user] Hi[answer]");
     let rows = |record: &Value| {
         let target = &record["models"][0];
         target["prefill_rows"].as_u64().unwrap()
     };
     // With the prefix blank of the first word, which follows no special token, the raw text differs
     // in its tokens, but never by a whole special token more.
-    assert!(rows(&asked).abs_diff(rows(&raw)) <= 1, "{asked} {raw}");
-    let double = record(&["run", "-m", &path, "<s>[system] Be brief.[user] Hi[answer]"]);
+    assert!(rows(&asked).abs_diff(rows(&own)) <= 1, "{asked} {own}");
+    let double = raw("<s>[system] Be brief.[user] Hi[answer]");
     assert_eq!(rows(&double), rows(&asked) + 1);
 
     let by_file = path.clone() + "/tokenizer_config.json";
@@ -272,6 +341,54 @@ fn a_models_chat_template_asks_with_its_own_special_tokens() {
     fs::write(&jinja, "{{ bos_token }}other: {{ messages[0].content }}").unwrap();
     let other = record(&["run", "-m", &path, "--template", &jinja, "Hi"]);
     assert_eq!(other["prompt"], "<s>other: Hi");
+}
+
+/// As llama-cli and ollama do: a chat model that is asked without its template looks broken.
+#[test]
+fn a_models_chat_template_asks_unless_something_else_is_said() {
+    let (folder, path) = model(&[("tokenizer_config.json", &config_with(TEMPLATE))]);
+    let args = words("run -m {} Hi --max-new-tokens 2 --json", &[&path]);
+    let asked = |more: &[&str]| {
+        let output = cascade(&[&args[..], more].concat());
+        let record: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let notes = said
+            .matches("asked with the model's chat template; --raw")
+            .count();
+        (record["prompt"].as_str().unwrap().to_owned(), notes)
+    };
+    let own = "<s>[user] Hi[answer]".to_owned();
+    assert_eq!(asked(&[]), (own.clone(), 1), "and says so once");
+    assert_eq!(asked(&["--quiet"]), (own.clone(), 0));
+    assert_eq!(asked(&["--chat"]), (own.clone(), 0), "asked for");
+    assert_eq!(asked(&["--raw"]), ("Hi".to_owned(), 0));
+    assert_eq!(asked(&["--template", "raw"]), ("Hi".to_owned(), 0));
+    // A configuration that says how is followed, and one that does not means what the names mean.
+    let file = folder.path().join("own.yaml");
+    for (line, prompt) in [
+        ("", own.as_str()),
+        ("prompt: raw\n", "Hi"),
+        ("prompt: problem\n", "Question: Hi Answer:"),
+    ] {
+        fs::write(&file, format!("target: {{ model: {path} }}\n{line}")).unwrap();
+        let config = file.to_str().unwrap();
+        assert_eq!(
+            record(&["run", "--config", config, "Hi"])["prompt"],
+            prompt,
+            "{line}"
+        );
+    }
+    let (_plain, plain) = model(&[]);
+    assert_eq!(record(&["run", "-m", &plain, "Hi"])["prompt"], "Hi");
+    let both = error(&cascade(&["run", "-m", &path, "--raw", "--chat", "Hi"]));
+    assert!(both.contains("cannot be used with"), "{both}");
+    let (_broken, broken) = model(&[("chat_template.jinja", "{% include 'x' %}")]);
+    let message = error(&cascade(&["run", "-m", &broken, "Hi"]));
+    assert!(message.contains("--raw asks without"), "{message}");
+    assert_eq!(
+        record(&["run", "-m", &broken, "--raw", "Hi"])["prompt"],
+        "Hi"
+    );
 }
 
 #[test]
@@ -307,8 +424,10 @@ fn messages_in_files_are_conversations() {
     );
     assert_eq!(
         (&own[0]["id"], &own[1]["prompt"]),
-        (&Value::from(1), &Value::from("raw"))
+        (&Value::from(1), &Value::from("<s>[user] raw[answer]"))
     );
+    let raw = run(&["-m", &path, "--raw", "--offset", "1", "--limit", "1"]);
+    assert_eq!(raw[0]["prompt"], "raw");
     let vicuna = run(&["-m", &path, "--template", "vicuna"]);
     assert_eq!(
         vicuna[0]["prompt"],
@@ -456,7 +575,10 @@ fn templates_get_variables() {
         let message = error(&cascade(&with(json)));
         assert!(message.contains(part), "{message}");
     }
-    let raw = ["run", "-m", &path, "--chat-template-kwargs", "{}", "Hi"];
+    let raw = words(
+        "run -m {} --raw --chat-template-kwargs {} Hi",
+        &[&path, "{}"],
+    );
     let message = error(&cascade(&raw));
     assert!(message.contains("is not a chat template"), "{message}");
 }

@@ -1,7 +1,7 @@
 //! `cascade chat`, from a pipe.
 
 use crate::asking::piped;
-use crate::common::{command, error, stdout};
+use crate::common::{command, error, project, stdout};
 
 const BASE: [&str; 6] = [
     "chat",
@@ -95,6 +95,77 @@ fn commands_change_the_conversation() {
         unknown.contains("/frobnicate") && unknown.contains("/help"),
         "{unknown}"
     );
+}
+
+#[test]
+fn answers_are_given_again_and_conversations_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("talk.jsonl").display().to_string();
+    let input =
+        format!("one\n/temp 0.9\n/regen\n/temp\ntwo\n/save {file}\n/reset\n/load {file}\nthree\n");
+    let text = chat(&["--system", "S"], &input);
+    assert_eq!(
+        text.matches("(sampled at temperature 0.9)").count(),
+        2,
+        "{text}"
+    );
+    let saved: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let said: Vec<_> = saved["messages"].as_array().unwrap().iter().collect();
+    let roles: Vec<_> = said
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    // What was answered again stands once.
+    assert_eq!(roles, ["system", "user", "assistant", "user", "assistant"]);
+    assert_eq!(
+        (&said[1]["content"], &said[3]["content"]),
+        (&"one".into(), &"two".into())
+    );
+    let known = known(&text);
+    assert_eq!(known.len(), 4, "{text}");
+    assert_eq!(known[1].1, known[0].1, "the same prompt");
+    assert!(
+        known[3].1 > known[2].1,
+        "the loaded conversation goes on: {known:?}"
+    );
+    let file = || file.clone();
+    for (line, part) in [
+        (format!("one\n/save {}", file()), "exists"),
+        ("/regen".to_owned(), "no answer to give again"),
+        ("/temp warm".to_owned(), "give a number"),
+        ("/temp -1".to_owned(), "temperature is -1"),
+        ("/load /nowhere".to_owned(), "/nowhere"),
+        (
+            format!("/load {}", project("configs/demo-t5.yaml")),
+            "demo-t5.yaml",
+        ),
+    ] {
+        let message = error(&piped(&[&BASE[..], &["2"]].concat(), &format!("{line}\n")));
+        assert!(message.contains(part), "{line}: {message}");
+    }
+}
+
+/// The base model's context has room for few of these turns.
+#[test]
+fn the_oldest_turns_make_room() {
+    let turn = format!("{}\n", "word ".repeat(120));
+    let output = piped(&[&BASE[..], &["6"]].concat(), &turn.repeat(12));
+    let text = stdout(&output);
+    let known = known(&text);
+    assert_eq!(known.len(), 12, "every message is answered");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("the oldest 2 messages are left out"),
+        "{said}"
+    );
+    assert!(known.iter().all(|(_, prompt)| *prompt <= 1024), "{known:?}");
+}
+
+#[test]
+fn answers_that_are_cut_are_told() {
+    let text = chat(&[], "What is 2 + 3?\n");
+    assert!(text.contains("cut at 6 tokens: say \"go on\""), "{text}");
 }
 
 #[test]

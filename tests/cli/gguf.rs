@@ -97,13 +97,50 @@ fn a_folder_becomes_a_file_that_says_the_same() {
         let said = stdout(&cascade(&quantize));
         assert!(said.contains("matrices in q8_0"), "{said}");
         let says = |model: &str, dtype: &str| {
-            let run = ["run", "-m", model, "--dtype", dtype, "--json", "Ann has 3"];
+            let run = [
+                "run",
+                "-m",
+                model,
+                "--dtype",
+                dtype,
+                "--raw",
+                "--json",
+                "Ann has 3",
+            ];
             let output = stdout(&cascade(&[&run[..], &["--max-new-tokens", "12"]].concat()));
             let record: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
             record["token_ids"].clone()
         };
         assert_eq!(says(file, "stored"), says(&original, "q8_0"));
     }
+}
+
+/// As transformers saves a model that it read from a GGUF file: epsilon is 1e-5 in f32.
+#[test]
+fn numbers_of_a_gguf_file_go_back_into_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).unwrap();
+    for entry in std::fs::read_dir(project("crates/cascade-demo/models/demo-llama-small")).unwrap()
+    {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
+    }
+    let config = std::fs::read_to_string(model.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["rms_norm_eps"] = f64::from(1e-5_f32).into();
+    config["_model_name_or_path"] = "model.gguf".into();
+    std::fs::write(model.join("config.json"), config.to_string()).unwrap();
+    let file = folder.path().join("small.gguf").display().to_string();
+    let model = model.display().to_string();
+    let quantize = cascade(&["quantize", &model, "--dtype", "q8_0", "--out", &file]);
+    assert!(stdout(&quantize).contains("matrices in q8_0"));
+    let said = String::from_utf8_lossy(&quantize.stderr).into_owned();
+    assert!(!said.contains("_model_name_or_path"), "{said}");
+    let four = error(&cascade(&[
+        "quantize", &model, "--dtype", "q4_k_m", "--out", &file,
+    ]));
+    assert!(four.contains("4 bits here are q4_0"), "{four}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 use std::time::Duration;
 
 use cascade_config::{ClassifierEntry, Config, Drafter, HeadEntry, StopRuleConfig};
-use cascade_core::{Architecture, Prompt, TokenId};
+use cascade_core::{Architecture, Penalties, Prompt, TokenId};
 use cascade_engine::{Branching, Expand, Options, Placement, Rule, Siblings};
 use cascade_eval::lossless::{settings, with_random_settings};
 use cascade_models::{CacheType, DType};
@@ -328,6 +328,11 @@ impl Draw<'_> {
         let threads = company == "threads";
         let prefix = self.pick("prefix", &prefixes[..if threads { 3 } else { 2 }]);
         let logprobs = self.pick("log probabilities", &["none", "0", "3"]);
+        let penalties = match self.pick("penalties", &["none", "none", "repetition", "all"]) {
+            "none" => Penalties::NONE,
+            "repetition" => Penalties::new(1.2, 0.0, 0.0).unwrap(),
+            _ => Penalties::new(1.1, 0.4, 0.3).unwrap(),
+        };
         let mut plan = Plan {
             architecture,
             tokens,
@@ -340,6 +345,7 @@ impl Draw<'_> {
             trunk: Vec::new(),
             options: Options::default()
                 .with_decoding(config.generation.sampling.decoding())
+                .with_penalties(penalties)
                 .with_logprobs(logprobs.parse().ok()),
             threads,
             shared: prefix == "shared",

@@ -1,6 +1,7 @@
 //! Options of a generation, from keyword arguments.
 
 use cascade::config::{GenerationSettings, SamplingSettings};
+use cascade::core::StatedSampling;
 use cascade::{Options, StopSequences};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,10 +14,7 @@ use crate::error::to_python;
 #[derive(Default)]
 struct Given {
     max_new_tokens: Option<usize>,
-    temperature: Option<f32>,
-    top_k: Option<usize>,
-    top_p: Option<f32>,
-    min_p: Option<f32>,
+    sampling: StatedSampling,
     seed: Option<u64>,
     stop: Option<Vec<String>>,
     speculate: Option<bool>,
@@ -24,12 +22,15 @@ struct Given {
     drafts: Option<bool>,
 }
 
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 13] = [
     "max_new_tokens",
     "temperature",
     "top_k",
     "top_p",
     "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
     "seed",
     "stop",
     "speculate",
@@ -72,10 +73,13 @@ impl Given {
     fn set(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         match key {
             "max_new_tokens" => self.max_new_tokens = value.extract()?,
-            "temperature" => self.temperature = value.extract()?,
-            "top_k" => self.top_k = value.extract()?,
-            "top_p" => self.top_p = value.extract()?,
-            "min_p" => self.min_p = value.extract()?,
+            "temperature" => self.sampling.temperature = value.extract()?,
+            "top_k" => self.sampling.top_k = value.extract()?,
+            "top_p" => self.sampling.top_p = value.extract()?,
+            "min_p" => self.sampling.min_p = value.extract()?,
+            "repetition_penalty" => self.sampling.repetition_penalty = value.extract()?,
+            "presence_penalty" => self.sampling.presence_penalty = value.extract()?,
+            "frequency_penalty" => self.sampling.frequency_penalty = value.extract()?,
             "seed" => self.seed = value.extract()?,
             "stop" => self.stop = stop_texts(value)?,
             "speculate" => self.speculate = value.extract()?,
@@ -88,13 +92,7 @@ impl Given {
 
     fn over(&self, settings: &GenerationSettings) -> PyResult<GenerationSettings> {
         let mut changed = settings.clone();
-        let written = settings.sampling;
-        let sampling = SamplingSettings::new(
-            self.temperature.unwrap_or(written.temperature()),
-            self.top_k.or(written.top_k()),
-            self.top_p.or(written.top_p()),
-            self.min_p.or(written.min_p()),
-        );
+        let sampling = SamplingSettings::try_from(self.sampling.or(settings.sampling.stated()));
         changed.sampling = sampling.map_err(to_python)?;
         changed.max_new_tokens = self.max_new_tokens.unwrap_or(settings.max_new_tokens);
         changed.seed = self.seed.unwrap_or(settings.seed);

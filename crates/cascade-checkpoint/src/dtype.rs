@@ -113,9 +113,19 @@ impl FromStr for DType {
         };
         let mut all = Self::ALL.into_iter();
         all.find(|dtype| dtype.as_str() == name).ok_or_else(|| {
+            let near = match name.to_ascii_lowercase() {
+                of_four if of_four.starts_with("q4") || of_four.starts_with("iq4") => {
+                    " (4 bits here are q4_0; files that are q4_k and the like are read as they are)"
+                }
+                of_eight if of_eight.starts_with("q8") => " (8 bits here are q8_0)",
+                of_bits if of_bits.starts_with('q') || of_bits.starts_with("iq") => {
+                    " (files that have it are read as they are; 4 bits here are q4_0)"
+                }
+                _ => "",
+            };
             let message = format!(
-                "\"{text}\" is not a type to compute in; give f32, f16 or bf16, or, on a CPU, q8_0, q4_0 or stored (as \
-                 the file has them)"
+                "\"{text}\" is not a type to compute in{near}; give f32, f16 or bf16, or, on a CPU, q8_0, q4_0 or \
+                 stored (as the file has them)"
             );
             Error::new(ErrorKind::Unsupported, message)
         })
@@ -208,5 +218,7 @@ mod tests {
         }
         let message = parse_dtype("int8").unwrap_err().to_string();
         assert!(message.contains("f32, f16 or bf16"), "{message}");
+        let k_quant = parse_dtype("Q4_K_M").unwrap_err().to_string();
+        assert!(k_quant.contains("4 bits here are q4_0"), "{k_quant}");
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use cascade_config::{DeviceSpec, Overrides, ScheduleName, StopRuleConfig, Variables};
+use cascade_core::StatedSampling;
 use cascade_engine::Rule;
 use cascade_eval::{DataSource, Dataset};
 use cascade_models::{CacheType, DType, parse_cache_type};
@@ -156,10 +157,15 @@ impl ModelArgs {
         };
         Overrides {
             max_new_tokens: decoding.max_new_tokens,
-            temperature: decoding.temperature,
-            top_k: decoding.top_k,
-            top_p: decoding.top_p,
-            min_p: decoding.min_p,
+            sampling: StatedSampling {
+                temperature: decoding.temperature,
+                top_k: decoding.top_k,
+                top_p: decoding.top_p,
+                min_p: decoding.min_p,
+                repetition_penalty: decoding.repetition_penalty,
+                presence_penalty: decoding.presence_penalty,
+                frequency_penalty: decoding.frequency_penalty,
+            },
             seed: decoding.seed,
             rule: decoding.rule,
             stop: decoding.stop.clone(),
@@ -190,9 +196,9 @@ impl From<ScheduleArg> for ScheduleName {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompts")]
 pub struct InputArgs {
-    /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
-    /// is asked for, or the configuration has one: the demo's asks it as the question of a word
-    /// problem.
+    /// A single prompt, or `-` for standard input. Asked with the model's chat template if it has
+    /// one, unless --raw, another template or the configuration says otherwise: the demo's asks it
+    /// as the question of a word problem.
     #[arg(value_name = "PROMPT", group = "input")]
     pub positional: Option<String>,
 
@@ -223,9 +229,14 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub template: Option<String>,
 
-    /// Ask with the chat template that the model comes with.
+    /// Ask with the chat template that the model comes with, which must be there: datasets too, and
+    /// whatever the configuration says.
     #[arg(long, conflicts_with = "template")]
     pub chat: bool,
+
+    /// Continue texts as they are, without the model's chat template.
+    #[arg(long, conflicts_with_all = ["template", "chat", "system"])]
+    pub raw: bool,
 
     /// System message, for chat templates.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -258,6 +269,11 @@ impl InputArgs {
         self.text().is_none() && self.prompts.is_none() && self.dataset.is_none()
     }
 
+    /// The name of the template that was asked for.
+    pub fn template(&self) -> Option<&str> {
+        self.raw.then_some("raw").or(self.template.as_deref())
+    }
+
     /// The single prompt, however it was given.
     pub fn text(&self) -> Option<&str> {
         self.positional.as_deref().or(self.prompt.as_deref())
@@ -269,11 +285,18 @@ impl InputArgs {
 #[command(next_help_heading = "Decoding")]
 pub struct DecodingArgs {
     /// Maximum number of new tokens, overriding the configuration, whose default is 256.
-    #[arg(long, value_name = "N")]
+    #[arg(long, short = 'n', visible_alias = "max-tokens", value_name = "N")]
     pub max_new_tokens: Option<usize>,
 
-    /// Sampling temperature, overriding the configuration, whose default is 0: greedy decoding.
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    /// Sampling temperature, overriding the configuration; 0 is greedy decoding [default: 0; of
+    /// `chat` and `serve` what the model's generation_config.json recommends, as for --top-k,
+    /// --top-p, --min-p and --repetition-penalty].
+    #[arg(
+        long,
+        visible_alias = "temp",
+        value_name = "T",
+        allow_negative_numbers = true
+    )]
     pub temperature: Option<f32>,
 
     /// Sample from the K most probable tokens only [default: from all].
@@ -288,6 +311,19 @@ pub struct DecodingArgs {
     /// Sample from tokens with at least P times the probability of the most probable token.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<f32>,
+
+    /// Divide the logits above 0 of tokens that the text has already, the prompt included, by R,
+    /// and multiply those below: 1.1 breaks most loops.
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f32>,
+
+    /// Subtract P from the logits of tokens that were generated already, as OpenAI does.
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub presence_penalty: Option<f32>,
+
+    /// Subtract P from the logit of a token for each time that it was generated, as OpenAI does.
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub frequency_penalty: Option<f32>,
 
     /// Sampling seed: the same seed gives the same output. Each further prompt, and each further
     /// turn, uses a hash of it [default: the configuration's, or 0].

@@ -1,14 +1,18 @@
 //! `cascade chat`: a conversation in the terminal.
 
 mod command;
+mod kept;
 mod lines;
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use cascade_config::{AssembleOptions, Assembly, Config, DeviceSpec, Message, Role, Variables};
-use cascade_core::seed_of;
+use anyhow::{Context, Result, bail};
+use cascade_config::{
+    AssembleOptions, Assembly, Config, DeviceSpec, Message, Role, SamplingSettings, Variables,
+};
+use cascade_core::{Prompt, StatedSampling, seed_of};
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::Args;
 
@@ -20,6 +24,7 @@ use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
 use crate::models::configuration;
+use crate::remarks::{Place, remark};
 use crate::run::{Color, ending, set_colors, show_event};
 use crate::show::{self, Totals};
 use crate::templates::{Asked, Chat};
@@ -61,17 +66,25 @@ pub(crate) struct ChatArgs {
     /// Colour each token by the model that first proposed it.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
+
+    /// File of messages that were typed, for the arrow keys: read at the beginning, and added to.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     set_colors(args.color);
     let decoding = Some(&args.decoding);
-    let config = configuration(&args.models, decoding, args.device, DEFAULT_CONFIG)?;
+    let mut config = configuration(&args.models, decoding, args.device, DEFAULT_CONFIG)?;
     let chat = chat(args, &config)?;
     let options = AssembleOptions::default().with_device(args.device);
     let pool = config.pool(&with_costs(options, &args.models)?);
     let assembled = pool.assemble(Assembly::of(&config).chat(&chat.template))?;
     job::say(&assembled);
+    let target = pool.target(&config)?;
+    let sampling = config.generation.sampling;
+    config.generation.sampling = sampling.completed_by(target.recommended)?;
+    let room = target.info().max_context;
     let options = config.generation.options();
     let mut conversation = Conversation {
         cascade: assembled.cascade,
@@ -81,10 +94,12 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
         chat,
         config,
         history: Vec::new(),
+        room,
         totals: Totals::default(),
     };
     let interactive = std::io::stdin().is_terminal();
-    conversation.hold(lines::open(interactive)?, interactive)?;
+    let lines = lines::open(interactive, args.history.as_deref())?;
+    conversation.hold(lines, interactive)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,6 +125,8 @@ struct Conversation {
     config: Config,
     /// What was said, without the system message.
     history: Vec<Message>,
+    /// Tokens that the target's context holds, if there is a limit.
+    room: Option<usize>,
     totals: Totals,
 }
 
@@ -154,7 +171,8 @@ impl Conversation {
         let mut out = terminal::stdout();
         let dim = show::dimmed();
         let template = self.chat.template.name();
-        let line = format!("chat template: {template}; /help lists the commands");
+        let sampling = self.config.generation.sampling;
+        let line = format!("chat template: {template}; {sampling}; /help lists the commands");
         out.styled(dim, &line)?;
         writeln!(out)?;
         if self.options.speculate {
@@ -183,19 +201,63 @@ impl Conversation {
                     None => writeln!(out, "(there is no system message now)")?,
                 }
             }
+            Command::Regenerate => self.regenerate()?,
+            Command::Temperature(text) => {
+                self.set_temperature(&text)?;
+                writeln!(out, "({})", self.config.generation.sampling)?;
+            }
+            Command::Save(file) => {
+                kept::save(Path::new(&file), &self.messages())?;
+                writeln!(out, "({} messages are in {file})", self.history.len())?;
+            }
+            Command::Load(file) => {
+                (self.chat.system, self.history) = kept::load(Path::new(&file))?;
+                writeln!(out, "({} messages are from {file})", self.history.len())?;
+            }
             Command::Exit => {}
         }
+        Ok(())
+    }
+
+    /// Answers the last message again, with the next seed.
+    fn regenerate(&mut self) -> Result<()> {
+        let kept = self.history.len().saturating_sub(2);
+        let (Some(asked), Some(_)) = (self.history.get(kept).cloned(), self.history.last()) else {
+            bail!("there is no answer to give again");
+        };
+        if self.options.decoding.is_greedy() {
+            terminal::note(format_args!("(greedy: the same again; /temp 0.7 samples)"));
+        }
+        let before = self.history.split_off(kept);
+        let answered = self.answer(asked.text());
+        if answered.is_err() {
+            self.history.extend(before);
+        }
+        answered
+    }
+
+    fn set_temperature(&mut self, text: &str) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let temperature = text
+            .parse()
+            .with_context(|| format!("/temp {text}: give a number, such as /temp 0.7"))?;
+        let stated = StatedSampling {
+            temperature: Some(temperature),
+            ..self.config.generation.sampling.stated()
+        };
+        let sampling = SamplingSettings::try_from(stated)?;
+        self.config.generation.sampling = sampling;
+        self.options.decoding = sampling.decoding();
         Ok(())
     }
 
     /// Answers a message. If that fails, or is interrupted before the first word, the message is
     /// forgotten.
     fn answer(&mut self, text: &str) -> Result<()> {
-        let mut messages: Vec<_> = self.system().into_iter().collect();
-        messages.extend(self.history.iter().cloned());
         let asked = Message::new(Role::User, text);
-        messages.push(asked.clone());
-        let prompt = self.chat.render(&messages)?.encode(&self.cascade)?;
+        let prompt = self.fitting_prompt(&asked)?;
         let generation = self.generate(&prompt)?;
         let mut out = terminal::stdout();
         let interrupted = generation.finish == Finish::Cancelled;
@@ -208,7 +270,11 @@ impl Conversation {
         let line = statistics(&generation, prompt.context.len());
         writeln!(out, "{end}")?;
         out.styled(dim, &line)?;
-        if let Some(remark) = word_problems::remark(&self.config, text) {
+        let of_ending = remark(&generation, Place::Chat).filter(|_| !interrupted);
+        for remark in of_ending
+            .into_iter()
+            .chain(word_problems::remark(&self.config, text))
+        {
             writeln!(out)?;
             out.styled(dim, &remark)?;
         }
@@ -224,8 +290,42 @@ impl Conversation {
         Ok(())
     }
 
+    /// The prompt of a message. If it leaves no room for an answer, the conversation loses its
+    /// oldest turns, and a note says so.
+    fn fitting_prompt(&mut self, asked: &Message) -> Result<Prompt> {
+        let mut left_out = 0;
+        loop {
+            let mut messages = self.messages();
+            messages.push(asked.clone());
+            let prompt = self.chat.render(&messages)?.encode(&self.cascade)?;
+            let fits = self.room.is_none_or(|room| {
+                let answer = self.options.max_new_tokens.min(room / 4);
+                prompt.context.len() + answer <= room
+            });
+            if fits || self.history.is_empty() {
+                if left_out > 0 {
+                    terminal::note(format_args!(
+                        "(the context is full: the oldest {left_out} messages are left out)"
+                    ));
+                }
+                return Ok(prompt);
+            }
+            left_out += self.history.drain(..2.min(self.history.len())).count();
+        }
+    }
+
+    /// All that was said, the system message first.
+    fn messages(&self) -> Vec<Message> {
+        let system = self.chat.system.as_ref();
+        let system = system.map(|text| Message::new(Role::System, text));
+        system
+            .into_iter()
+            .chain(self.history.iter().cloned())
+            .collect()
+    }
+
     /// Ctrl-C ends the answer, and a second one the program.
-    fn generate(&mut self, prompt: &cascade_core::Prompt) -> Result<GenerationOutput> {
+    fn generate(&mut self, prompt: &Prompt) -> Result<GenerationOutput> {
         let mut out = terminal::stdout();
         let mut written = Ok(());
         let _meanwhile = interrupt::cooperate_meanwhile();
@@ -243,11 +343,6 @@ impl Conversation {
             .run_with(&mut on_event)?;
         written?;
         Ok(generation)
-    }
-
-    fn system(&self) -> Option<Message> {
-        let system = self.chat.system.as_ref();
-        system.map(|text| Message::new(Role::System, text))
     }
 }
 

@@ -117,7 +117,7 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         config.statistical_lenience.get(),
         config.max_nodes,
         config.target.rule,
-        config.prompt,
+        config.prompt(),
         config.device
     )?;
     Ok(())

@@ -141,29 +141,27 @@ pub type Inputs = (Vec<Input>, Option<ChatTemplate>);
 pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Result<Inputs> {
     let asked = Asked {
         config,
-        template: args.template.as_deref(),
+        template: args.template(),
         chat: args.chat,
         system: args.system.as_deref(),
         variables: args.chat_template_kwargs.as_ref(),
     };
     if let Some(prompt) = single(args, piped)? {
         let samples = vec![Sample::new("0", Content::Text(prompt.into()))];
-        let template = config.prompt.of_typed_texts();
-        return with_templates(&asked, template, samples, |_| Map::new());
+        return with_templates(&asked, None, samples, |_| Map::new());
     }
     if let Some(file) = &args.prompts {
         let samples = Dataset::PROMPTS
             .read(file, selection(args))
             .map_err(of_prompts)?;
-        let template = config.prompt.of_typed_texts();
-        return with_templates(&asked, template, samples, |sample| sample.fields.clone());
+        return with_templates(&asked, None, samples, |sample| sample.fields.clone());
     }
     let template = match args.dataset.as_ref().unwrap_or(&DEMO) {
-        Dataset::Problems(set) => set.template(config.prompt),
-        _ => config.prompt,
+        Dataset::Problems(set) => set.template(config.prompt()),
+        _ => config.prompt(),
     };
-    let inputs = with_templates(&asked, template, samples(args)?, Sample::carried);
-    if args.chat || args.template.is_some() {
+    let inputs = with_templates(&asked, Some(template), samples(args)?, Sample::carried);
+    if args.chat || args.template().is_some() {
         inputs.context("--template")
     } else {
         inputs.with_context(|| format!("{}: prompt (or choose a --template)", config.label))
@@ -179,10 +177,11 @@ fn single(args: &InputArgs, piped: Option<String>) -> Result<Option<String>> {
     }
 }
 
-/// Gives each sample its template: conversations have one of their own.
+/// Gives each sample its template: that of a dataset or of typed texts; conversations have one of
+/// their own.
 fn with_templates(
     asked: &Asked<'_>,
-    default: PromptTemplate,
+    of_dataset: Option<PromptTemplate>,
     samples: Vec<Sample>,
     fields: impl Fn(&Sample) -> Map<String, Value>,
 ) -> Result<Inputs> {
@@ -191,7 +190,11 @@ fn with_templates(
         let mut samples = samples.iter();
         samples.any(|sample| is_conversation(sample) == conversations)
     };
-    let texts = any(false).then(|| asked.template(default)).transpose()?;
+    let of_texts = || match of_dataset {
+        Some(template) => asked.template(template),
+        None => asked.for_typed_texts(),
+    };
+    let texts = any(false).then(of_texts).transpose()?;
     let conversations = any(true).then(|| asked.for_conversations()).transpose()?;
     let chat = [&texts, &conversations]
         .into_iter()

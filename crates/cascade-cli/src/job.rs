@@ -121,6 +121,18 @@ impl Job {
         Ok(pool.plain_texts_at_a_time(&self.config, longest)?)
     }
 
+    /// Says which sampling the model recommends where none was chosen: decoding is greedy then.
+    pub fn say_recommended(&self, pool: &ModelPool) -> Result<()> {
+        let recommended = pool.target(&self.config)?.recommended;
+        if self.config.generation.sampling.stated().is_empty() && !recommended.is_empty() {
+            terminal::note(format_args!(
+                "note: the model recommends {recommended}, and this is greedy: give these as options, or \
+                 --temperature 0"
+            ));
+        }
+        Ok(())
+    }
+
     /// The tokens that end an answer.
     pub fn end_tokens(&self, pool: &ModelPool, config: &Config) -> Result<Vec<TokenId>> {
         Ok(pool.end_tokens(config, self.template.as_ref())?)

@@ -45,6 +45,7 @@ pub mod program;
 pub mod progress;
 mod quantize;
 mod record;
+mod remarks;
 mod run;
 mod serve;
 mod show;

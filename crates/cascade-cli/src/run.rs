@@ -136,9 +136,11 @@ impl Answering {
         let options = job.options().with_speculation(!args.no_speculation);
         if args.batch.get() > 1 {
             let batch = job.assemble_batch(&pool, args.batch)?;
+            job.say_recommended(&pool)?;
             return Ok(Self::Together(Box::new((batch, options))));
         }
         let cascade = job.assemble(&pool)?.cascade;
+        job.say_recommended(&pool)?;
         let plain = if args.compare {
             Some(job.assemble_as(&pool, &job.config.plain())?.cascade)
         } else {

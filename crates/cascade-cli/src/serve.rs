@@ -226,6 +226,7 @@ fn say(served: &Served, options: &ServeOptions) -> Result<()> {
     tracing::info!(
         sessions = options.limits.sessions,
         share_forwards = served.shares_forwards(),
+        sampling = %served.sampling(),
         "answers at once"
     );
     let of_limits = served.limit_warnings(&options.limits)?;

@@ -11,8 +11,12 @@ use cascade_config::{
 use cascade_core::Prompt;
 use cascade_engine::Cascade;
 use cascade_eval::{Content, PromptTemplate, Sample};
+use cascade_models::ModelSource;
 
 use crate::terminal;
+
+/// What to do about a chat template that nobody asked for and that cannot be read.
+const WITHOUT: &str = "--raw asks without the model's chat template";
 
 /// A prompt as text.
 #[derive(Clone, Debug)]
@@ -180,6 +184,25 @@ impl Asked<'_> {
         }
     }
 
+    /// The template of texts that somebody types: what was asked for, or what the configuration
+    /// says, or else the model's chat template, if it comes with one. A note says so.
+    pub fn for_typed_texts(&self) -> Result<Template> {
+        let config = self.config;
+        let decided = self.chat || self.template.is_some() || config.prompt.is_some();
+        // The demo's models are asked word problems.
+        if !decided && !matches!(config.target.source, ModelSource::Embedded(_)) {
+            let own = config.target_chat(&AssembleOptions::default())?;
+            if let Some(templates) = own.templates().context(WITHOUT)? {
+                let template = templates.get(None).context(WITHOUT)?.clone();
+                terminal::note(format_args!(
+                    "note: asked with the model's chat template; --raw continues the text as it is"
+                ));
+                return self.chat_template(template);
+            }
+        }
+        self.template(config.prompt().of_typed_texts())
+    }
+
     /// The template of a conversation that has messages already: what was asked for, or the model's
     /// own, or Vicuna's where the configuration asks in its form.
     pub fn for_conversations(&self) -> Result<Template> {
@@ -190,7 +213,7 @@ impl Asked<'_> {
         let own = config.target_chat(&AssembleOptions::default())?;
         match own.templates()? {
             Some(templates) => self.chat_template(templates.get(None)?.clone()),
-            None if config.prompt.is_conversation() => self.chat_template(ChatTemplate::vicuna()),
+            None if config.prompt().is_conversation() => self.chat_template(ChatTemplate::vicuna()),
             None => bail!(self.no_template()),
         }
     }
@@ -198,7 +221,7 @@ impl Asked<'_> {
     /// Whether conversations have a form though none was asked for.
     pub fn has_conversations(&self) -> Result<bool> {
         let own = self.config.target_chat(&AssembleOptions::default())?;
-        Ok(self.config.prompt.is_conversation() || own.templates()?.is_some())
+        Ok(self.config.prompt().is_conversation() || own.templates()?.is_some())
     }
 
     /// The form of a conversation: what [`for_conversations`](Self::for_conversations) gives, or

@@ -51,8 +51,8 @@ pub struct Config {
     pub placement: Placement,
     /// Nodes of a draft at most.
     pub max_nodes: usize,
-    /// How a dataset's question becomes a prompt.
-    pub prompt: PromptTemplate,
+    /// How questions become prompts, if that is said: see [`prompt`](Self::prompt).
+    pub prompt: Option<PromptTemplate>,
     /// How a text is generated: length, end, sampling.
     pub generation: GenerationSettings,
     /// Where models compute that have no device of their own.
@@ -147,6 +147,7 @@ impl GenerationSettings {
         Options::default()
             .with_max_new_tokens(self.max_new_tokens)
             .with_decoding(self.sampling.decoding())
+            .with_penalties(self.sampling.penalties())
             .with_seed(self.seed)
             .with_stop(self.stop.clone())
     }
@@ -165,7 +166,7 @@ impl Config {
             statistical_lenience: Lenience::STRICT,
             placement: Placement::default(),
             max_nodes: DEFAULT_MAX_NODES,
-            prompt: PromptTemplate::Raw,
+            prompt: None,
             generation: GenerationSettings::default(),
             device: DeviceSpec::default(),
         }
@@ -190,6 +191,11 @@ impl Config {
     /// matrix.
     pub fn k(&self) -> Option<&KMatrix> {
         self.schedule.k()
+    }
+
+    /// How questions become prompts: as they are, if nothing else is said.
+    pub fn prompt(&self) -> PromptTemplate {
+        self.prompt.unwrap_or(PromptTemplate::Raw)
     }
 
     /// Sets the drafters, largest first, and the schedule: a K matrix that belongs to

@@ -47,6 +47,10 @@ pub enum Error {
     #[error("{0}")]
     Override(String),
 
+    /// Sampling out of its range.
+    #[error(transparent)]
+    Sampling(#[from] cascade_core::InvalidSampling),
+
     /// A text that does not name a model.
     #[error("`{text}`: {problem}; {cure}")]
     Source {
@@ -132,7 +136,7 @@ pub enum Error {
         drafter: String,
         /// Name of the target.
         target: String,
-        /// The first token that differs, if it is known, and the fingerprints of both.
+        /// The first token that differs, or the beginnings of both fingerprints.
         difference: String,
     },
 

@@ -308,6 +308,12 @@ pub(crate) struct GenerationEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) min_p: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repetition_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) presence_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) frequency_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) stop: Vec<String>,

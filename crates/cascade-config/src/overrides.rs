@@ -1,5 +1,6 @@
 //! Settings that take precedence over those of a configuration.
 
+use cascade_core::StatedSampling;
 use cascade_engine::{Placement, Rule, StopSequences};
 use cascade_models::{CacheType, DType};
 
@@ -20,14 +21,8 @@ pub struct Overrides {
     pub cache_dtype: Option<CacheType>,
     /// `--max-new-tokens`.
     pub max_new_tokens: Option<usize>,
-    /// `--temperature`.
-    pub temperature: Option<f32>,
-    /// `--top-k`.
-    pub top_k: Option<usize>,
-    /// `--top-p`.
-    pub top_p: Option<f32>,
-    /// `--min-p`.
-    pub min_p: Option<f32>,
+    /// `--temperature`, `--top-k` and the like.
+    pub sampling: StatedSampling,
     /// `--seed`.
     pub seed: Option<u64>,
     /// `--rule`: the rule of all reviews.
@@ -82,7 +77,7 @@ impl Config {
         if let Some(device) = overrides.device {
             self.set_device(device);
         }
-        self.prompt = overrides.prompt.unwrap_or(self.prompt);
+        self.prompt = overrides.prompt.or(self.prompt);
         self.override_generation(overrides)?;
         self.checked()
     }
@@ -115,14 +110,10 @@ impl Config {
 
 impl Overrides {
     fn sampling(&self, configured: SamplingSettings) -> Result<SamplingSettings> {
-        let settings = SamplingSettings::new(
-            self.temperature.unwrap_or(configured.temperature()),
-            self.top_k.or(configured.top_k()),
-            self.top_p.or(configured.top_p()),
-            self.min_p.or(configured.min_p()),
-        )
-        .map_err(|error| Error::Override(error.to_string()))?;
-        let truncates = self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some();
+        let own = self.sampling;
+        let settings = SamplingSettings::try_from(own.or(configured.stated()))
+            .map_err(|error| Error::Override(error.to_string()))?;
+        let truncates = own.top_k.is_some() || own.top_p.is_some() || own.min_p.is_some();
         if truncates && settings.truncates_in_vain() {
             let problem = "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy \
                            decoding); also give --temperature";

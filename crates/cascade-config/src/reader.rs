@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use cascade_core::StatedSampling;
 use cascade_engine::{
     Branching, DEFAULT_MAX_NODES, Expand, KMatrix, Lenience, Rule, Siblings, StopSequences,
 };
@@ -17,8 +18,8 @@ use crate::file::{BranchesEntry, Entry, File, GenerationEntry, KEntry};
 use crate::locator::last_part;
 use crate::stop_rule::StopRuleEntry;
 use crate::{
-    DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings, ScheduleConfig,
-    StopRuleConfig, locator,
+    DeviceSpec, Error, PromptLimit, Result, SamplingSettings, ScheduleConfig, StopRuleConfig,
+    locator,
 };
 
 /// The largest entry of a K matrix: as many tokens as no draft has, and few enough to be added up.
@@ -117,9 +118,11 @@ impl Reader<'_> {
             statistical_lenience: self.lenience("statistical_lenience", statistical_lenience)?,
             placement: tree.placement,
             max_nodes,
-            prompt: self
-                .parsed("prompt", prompt, "`raw` is the default")?
-                .unwrap_or(PromptTemplate::Raw),
+            prompt: self.parsed(
+                "prompt",
+                prompt,
+                "without one, the model's chat template asks",
+            )?,
             generation: self.generation(&generation)?,
             device: self.device("device", device)?.unwrap_or_default(),
         };
@@ -458,8 +461,15 @@ impl Reader<'_> {
     }
 
     fn sampling(&self, entry: &GenerationEntry) -> Result<SamplingSettings> {
-        let temperature = entry.temperature.unwrap_or(0.0);
-        let settings = SamplingSettings::new(temperature, entry.top_k, entry.top_p, entry.min_p);
+        let settings = SamplingSettings::try_from(StatedSampling {
+            temperature: entry.temperature,
+            top_k: entry.top_k,
+            top_p: entry.top_p,
+            min_p: entry.min_p,
+            repetition_penalty: entry.repetition_penalty,
+            presence_penalty: entry.presence_penalty,
+            frequency_penalty: entry.frequency_penalty,
+        });
         settings.map_err(|error| {
             let cure = "a temperature of 0 is greedy decoding, the default";
             self.error("generation", error.to_string(), cure)

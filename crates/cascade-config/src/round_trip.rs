@@ -3,6 +3,7 @@
 //! Structures are put together field by field, so that one with a new field does not compile until
 //! the field is drawn here; and to be equal, it has to be written and read.
 
+use cascade_core::StatedSampling;
 use cascade_engine::{
     Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings, StopSequences,
 };
@@ -223,7 +224,15 @@ impl Draw {
         );
         let temperature = self.maybe(Self::share).unwrap_or(0.0);
         let top_p = top_p.map(|p| p.max(0.01));
-        let sampling = SamplingSettings::new(temperature, top_k, top_p, min_p);
+        let sampling = SamplingSettings::try_from(StatedSampling {
+            temperature: self.maybe(|_| temperature),
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty: self.maybe(|draw| 1.0 + draw.share()),
+            presence_penalty: self.maybe(Self::share),
+            frequency_penalty: self.maybe(Self::share),
+        });
         let texts = |draw: &mut Self| [draw.text() + "x", draw.text() + "y"];
         GenerationSettings {
             max_new_tokens: self.count(),
@@ -277,7 +286,7 @@ impl Draw {
             statistical_lenience: self.lenience(),
             placement: self.of(&[Placement::Sequential, Placement::Merged]),
             max_nodes: self.count(),
-            prompt: self.of(&PromptTemplate::ALL),
+            prompt: self.maybe(|draw| draw.of(&PromptTemplate::ALL)),
             generation: self.generation(),
             device: self.device(),
         }

@@ -2,17 +2,27 @@
 
 use std::fmt;
 
-use cascade_core::{Decoding, InvalidSampling};
+use cascade_core::{Decoding, InvalidSampling, Penalties, StatedSampling};
 
-/// How tokens are chosen, as a configuration or a command line writes it, and the [`Decoding`] that
-/// it makes. The default is greedy decoding.
+/// How tokens are chosen, as a configuration or a command line writes it, with the [`Decoding`] and
+/// the [`Penalties`] that it makes. The default is greedy decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingSettings {
-    temperature: f32,
-    top_k: Option<usize>,
-    top_p: Option<f32>,
-    min_p: Option<f32>,
+    stated: StatedSampling,
     decoding: Decoding,
+    penalties: Penalties,
+}
+
+impl TryFrom<StatedSampling> for SamplingSettings {
+    type Error = InvalidSampling;
+
+    fn try_from(stated: StatedSampling) -> Result<Self, InvalidSampling> {
+        Ok(Self {
+            stated,
+            decoding: stated.decoding()?,
+            penalties: stated.penalties()?,
+        })
+    }
 }
 
 impl SamplingSettings {
@@ -28,33 +38,54 @@ impl SamplingSettings {
         top_p: Option<f32>,
         min_p: Option<f32>,
     ) -> Result<Self, InvalidSampling> {
-        Ok(Self {
-            temperature,
+        Self::try_from(StatedSampling {
+            temperature: Some(temperature),
             top_k,
             top_p,
             min_p,
-            decoding: Decoding::new(temperature, top_k, top_p, min_p)?,
+            ..StatedSampling::default()
         })
+    }
+
+    /// These settings, and those that a model recommends where nothing else is stated. Where greedy
+    /// decoding is stated, only its penalties are of use.
+    ///
+    /// # Errors
+    /// A setting out of its range.
+    pub fn completed_by(self, recommended: StatedSampling) -> Result<Self, InvalidSampling> {
+        let recommended = match self.stated.temperature {
+            Some(0.0) => StatedSampling {
+                repetition_penalty: recommended.repetition_penalty,
+                ..StatedSampling::default()
+            },
+            _ => recommended,
+        };
+        Self::try_from(self.stated.or(recommended))
+    }
+
+    /// What was said of them.
+    pub fn stated(self) -> StatedSampling {
+        self.stated
     }
 
     /// 0 is greedy decoding.
     pub fn temperature(self) -> f32 {
-        self.temperature
+        self.stated.temperature.unwrap_or(0.0)
     }
 
     /// How many of the most probable tokens are kept.
     pub fn top_k(self) -> Option<usize> {
-        self.top_k
+        self.stated.top_k
     }
 
     /// The probability to which the tokens that are kept sum up at least.
     pub fn top_p(self) -> Option<f32> {
-        self.top_p
+        self.stated.top_p
     }
 
     /// The share of the highest probability that tokens must have to be kept.
     pub fn min_p(self) -> Option<f32> {
-        self.min_p
+        self.stated.min_p
     }
 
     /// What the engine decodes by.
@@ -62,28 +93,32 @@ impl SamplingSettings {
         self.decoding
     }
 
+    /// What tokens lose that the text has already.
+    pub fn penalties(self) -> Penalties {
+        self.penalties
+    }
+
     /// Whether there are truncations that greedy decoding does not use.
     pub(crate) fn truncates_in_vain(self) -> bool {
+        let stated = self.stated;
         self.decoding.is_greedy()
-            && (self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some())
+            && (stated.top_k.is_some() || stated.top_p.is_some() || stated.min_p.is_some())
     }
 }
 
 impl fmt::Display for SamplingSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut further = self.stated;
         if self.decoding.is_greedy() {
-            return f.write_str("greedy");
+            f.write_str("greedy")?;
+            (further.top_k, further.top_p, further.min_p) = (None, None, None);
+        } else {
+            write!(f, "sampled at temperature {}", self.temperature())?;
         }
-        write!(f, "sampled at temperature {}", self.temperature)?;
-        if let Some(k) = self.top_k {
-            write!(f, ", top-k {k}")?;
+        further.temperature = None;
+        if further.is_empty() {
+            return Ok(());
         }
-        if let Some(p) = self.top_p {
-            write!(f, ", top-p {p}")?;
-        }
-        if let Some(p) = self.min_p {
-            write!(f, ", min-p {p}")?;
-        }
-        Ok(())
+        write!(f, ", {further}")
     }
 }

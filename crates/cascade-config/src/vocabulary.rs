@@ -36,18 +36,20 @@ pub(crate) fn shared(
             note: None,
         });
     }
-    let refused = |token: String| Error::Vocabulary {
+    let refused = |difference: String| Error::Vocabulary {
         file: label.to_owned(),
         drafter: drafter.to_owned(),
         target: target.to_owned(),
-        difference: format!("{token}fingerprints {found} and {expected}"),
+        difference,
     };
     let Some(target_tokenizer) = target_tokenizer() else {
-        return Err(refused(String::new()));
+        return Err(refused(format!(
+            "fingerprints {found:.15} and {expected:.15}"
+        )));
     };
     let differences: Vec<Difference> = differences(tokenizer, &target_tokenizer).collect();
     if let Some(word) = differences.iter().find(|different| !different.added) {
-        return Err(refused(format!("{}; ", word.in_words())));
+        return Err(refused(word.in_words()));
     }
     let end = id_bound(tokenizer).min(id_bound(&target_tokenizer));
     let ids = differences.iter().map(|different| different.id);

@@ -74,7 +74,7 @@ impl<K> File<K> {
                 max_nodes: Some(*max_nodes).filter(|&nodes| nodes != DEFAULT_MAX_NODES),
                 placement: *placement,
             },
-            prompt: Some(prompt.to_string()),
+            prompt: prompt.map(|prompt| prompt.to_string()),
             generation: GenerationEntry::of(generation),
             device: Some(device.to_string()),
         })
@@ -159,13 +159,17 @@ impl GenerationEntry {
             prompt_limit,
         } = generation;
         let stop = stop.iter().flat_map(|stop| stop.iter());
+        let stated = sampling.stated();
         Self {
             max_new_tokens: Some(*max_new_tokens),
             ignore_eos: ignore_eos.then_some(true),
-            temperature: Some(sampling.temperature()),
-            top_k: sampling.top_k(),
-            top_p: sampling.top_p(),
-            min_p: sampling.min_p(),
+            temperature: stated.temperature,
+            top_k: stated.top_k,
+            top_p: stated.top_p,
+            min_p: stated.min_p,
+            repetition_penalty: stated.repetition_penalty,
+            presence_penalty: stated.presence_penalty,
+            frequency_penalty: stated.frequency_penalty,
             seed: Some(*seed).filter(|&seed| seed != 0),
             stop: stop.map(str::to_owned).collect(),
             max_prompt_tokens: prompt_limit.map(|limit| limit.max_tokens),

@@ -37,9 +37,10 @@ impl Fingerprint {
     }
 }
 
+/// The whole, or as many characters of it as a precision says.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 
@@ -57,5 +58,6 @@ mod tests {
         let stored = of(&[(0, "a")]).to_string();
         assert!(stored.starts_with("sha256:") && stored.len() == 7 + 64);
         assert_eq!(Fingerprint::from_stored(stored), of(&[(0, "a")]));
+        assert_eq!(format!("{:.8}", of(&[(0, "a")])).len(), 8, "its beginning");
     }
 }

@@ -53,4 +53,12 @@ impl Matrix {
     pub fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.columns..(row + 1) * self.columns]
     }
+
+    /// One row, to change it.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
+        &mut self.data[row * self.columns..(row + 1) * self.columns]
+    }
 }

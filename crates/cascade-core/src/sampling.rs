@@ -1,7 +1,9 @@
 //! From logits to the distribution that tokens are sampled from.
 
+use std::fmt;
+
 use crate::vector::{self, Exponential, Ranked};
-use crate::{Distribution, Error, TokenId};
+use crate::{Distribution, Error, Penalties, TokenId};
 
 /// How the next token is chosen, by the target and by its drafters alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,6 +28,90 @@ pub struct Sampling {
     min_p: Option<f32>,
 }
 
+/// Settings of sampling and penalties as somebody states them: those that are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StatedSampling {
+    /// 0 is greedy decoding.
+    pub temperature: Option<f32>,
+    /// How many of the most probable tokens are kept.
+    pub top_k: Option<usize>,
+    /// The probability to which the tokens that are kept sum up at least.
+    pub top_p: Option<f32>,
+    /// The share of the highest probability that tokens must have to be kept.
+    pub min_p: Option<f32>,
+    /// See [`Penalties`], as for the next two.
+    pub repetition_penalty: Option<f32>,
+    /// 0 is none.
+    pub presence_penalty: Option<f32>,
+    /// 0 is none.
+    pub frequency_penalty: Option<f32>,
+}
+
+impl StatedSampling {
+    /// Whether nothing is stated.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// These settings, and others where they say nothing.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            temperature: self.temperature.or(other.temperature),
+            top_k: self.top_k.or(other.top_k),
+            top_p: self.top_p.or(other.top_p),
+            min_p: self.min_p.or(other.min_p),
+            repetition_penalty: self.repetition_penalty.or(other.repetition_penalty),
+            presence_penalty: self.presence_penalty.or(other.presence_penalty),
+            frequency_penalty: self.frequency_penalty.or(other.frequency_penalty),
+        }
+    }
+
+    /// How tokens are chosen: greedily where nothing is stated.
+    ///
+    /// # Errors
+    /// As [`Decoding::new`].
+    pub fn decoding(&self) -> Result<Decoding, InvalidSampling> {
+        let temperature = self.temperature.unwrap_or(0.0);
+        Decoding::new(temperature, self.top_k, self.top_p, self.min_p)
+    }
+
+    /// What tokens lose that the text has already.
+    ///
+    /// # Errors
+    /// As [`Penalties::new`].
+    pub fn penalties(&self) -> Result<Penalties, InvalidSampling> {
+        let or_none = Option::unwrap_or_default;
+        let repetition = self.repetition_penalty.unwrap_or(1.0);
+        Penalties::new(
+            repetition,
+            or_none(self.presence_penalty),
+            or_none(self.frequency_penalty),
+        )
+    }
+}
+
+impl fmt::Display for StatedSampling {
+    /// In one line: `temperature 0.7, top-p 0.8, repetition penalty 1.05`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stated = [
+            ("temperature", self.temperature),
+            ("top-k", self.top_k.map(|k| k as f32)),
+            ("top-p", self.top_p),
+            ("min-p", self.min_p),
+            ("repetition penalty", self.repetition_penalty),
+            ("presence penalty", self.presence_penalty),
+            ("frequency penalty", self.frequency_penalty),
+        ];
+        let stated = stated
+            .iter()
+            .filter_map(|(name, value)| Some((name, (*value)?)));
+        let words: Vec<String> = stated
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
 /// An invalid sampling parameter.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidSampling {
@@ -41,6 +127,15 @@ pub enum InvalidSampling {
     /// A share outside [0, 1].
     #[error("min_p is {0}; give a number from 0 (keeps all tokens) to 1")]
     MinP(f32),
+    /// A repetition penalty that is not finite and above 0.
+    #[error("the repetition penalty is {0}; give a number above 0 (1 is none)")]
+    RepetitionPenalty(f32),
+    /// A presence penalty outside [−2, 2].
+    #[error("the presence penalty is {0}; give a number from -2 to 2 (0 is none)")]
+    PresencePenalty(f32),
+    /// A frequency penalty outside [−2, 2].
+    #[error("the frequency penalty is {0}; give a number from -2 to 2 (0 is none)")]
+    FrequencyPenalty(f32),
 }
 
 impl Decoding {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores,
-    Want,
+    Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, PenalizedText, Prompt,
+    RandomSource, Scores, Want,
 };
 use cascade_verify::{LeniencePolicy, Verdict};
 
@@ -127,6 +127,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let emission = Emission::new(options, models.codec.clone())?;
         let started = models.wall.now();
         models.models.set_source(&prompt.source)?;
+        let text = PenalizedText::new(options.penalties, prompt.context.len());
+        models.models.set_penalized(text);
         let coupled = models.models.target.rule.is_coupled();
         let decoding = DecodingState::new(options.decoding, options.seed, coupled);
         if decoding.is_drawn() {

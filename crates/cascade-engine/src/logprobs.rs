@@ -12,7 +12,8 @@ use crate::level::Neural;
 /// The target's own log probability of an emitted token, and of the most probable ones beside it.
 ///
 /// They are natural logarithms of the softmax over the whole vocabulary at temperature 1, before
-/// any truncation, computed in f64 from the logits that verified the token.
+/// any truncation, computed in f64 from the logits that verified the token: after penalties, if
+/// there are any.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TokenLogprobs {
@@ -47,7 +48,7 @@ pub(crate) fn of_tokens(
     let (before, own) = (&tokens[..range.start], &tokens[range]);
     // The last token's own row would say what follows it.
     let tree = TokenTree::chain(own[..own.len().saturating_sub(1)].iter().copied());
-    let (scores, _) = target.score(before, &tree, Want::LOGITS)?;
+    let (scores, _) = target.score_unpenalized(before, &tree, Want::LOGITS)?;
     let Some(logits) = &scores.logits else {
         return Ok(Vec::new());
     };

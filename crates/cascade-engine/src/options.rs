@@ -1,6 +1,6 @@
 //! Options of a generation.
 
-use cascade_core::Decoding;
+use cascade_core::{Decoding, Penalties};
 
 use crate::StopSequences;
 
@@ -23,6 +23,9 @@ pub struct Options {
     pub speculate: bool,
     /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
     pub decoding: Decoding,
+    /// What tokens lose that the text has already; nothing by default. Costs the copy of all logits
+    /// of each forward.
+    pub penalties: Penalties,
     /// Seed for sampling. If the target's rule is [`Rule::Coupled`](crate::Rule::Coupled), the
     /// default, the same seed and prompt give the same output whatever drafts, and plain decoding
     /// gives it too (if the target computes the same logits): the token at each position is the
@@ -47,6 +50,7 @@ impl Default for Options {
             stop: None,
             speculate: true,
             decoding: Decoding::Greedy,
+            penalties: Penalties::NONE,
             seed: 0,
             logprobs: None,
             report_drafts: false,
@@ -79,6 +83,11 @@ impl Options {
     /// Sets the decoding mode.
     pub fn with_decoding(self, decoding: Decoding) -> Self {
         Self { decoding, ..self }
+    }
+
+    /// Sets what tokens lose that the text has already.
+    pub fn with_penalties(self, penalties: Penalties) -> Self {
+        Self { penalties, ..self }
     }
 
     /// Sets the seed.

@@ -1,12 +1,12 @@
 //! generation_config.json: which tokens end a generation, and how transformers would choose tokens.
 //!
-//! How tokens are chosen is for the user to say, so temperature and the like are left unread. What
-//! changes the choice in ways that are not done here (a repetition penalty, tokens that are forced
-//! or suppressed) is warned about by name, and so is what is not known.
+//! How tokens are chosen is for the user to say: temperature and the like are a recommendation.
+//! What changes the choice in ways that are not done here (tokens that are forced or suppressed) is
+//! warned about by name, and so is what is not known.
 
 use std::collections::BTreeSet;
 
-use cascade_core::TokenId;
+use cascade_core::{StatedSampling, TokenId};
 use serde_json::{Map, Value};
 
 use crate::checks::bad;
@@ -37,7 +37,6 @@ const NEUTRAL: &[(&str, Neutral)] = &[
     ("no_repeat_ngram_size", Neutral::Off),
     ("num_beams", Neutral::AtMostOne),
     ("penalty_alpha", Neutral::Off),
-    ("repetition_penalty", Neutral::One),
     ("sequence_bias", Neutral::Off),
     ("stop_strings", Neutral::Off),
     ("suppress_tokens", Neutral::Off),
@@ -100,6 +99,39 @@ pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> R
         ids: Vec::new(),
         warnings,
     })
+}
+
+/// The sampling that a generation_config.json recommends: nothing but a penalty if its `do_sample`
+/// is false. Values that change nothing are left out.
+pub(crate) fn recommended(generation: &Value) -> StatedSampling {
+    let number = |key: &str| generation[key].as_f64().map(|value| value as f32);
+    let share = |key: &str, neutral: f32| {
+        let within = |p: &f32| (0.0..=1.0).contains(p) && *p > 0.0 && *p != neutral;
+        number(key).filter(within)
+    };
+    let penalty = number("repetition_penalty").filter(|p| p.is_finite() && *p > 0.0 && *p != 1.0);
+    let penalties = StatedSampling {
+        repetition_penalty: penalty,
+        ..StatedSampling::default()
+    };
+    let top_k = generation["top_k"]
+        .as_u64()
+        .and_then(|k| usize::try_from(k).ok());
+    let sampling = StatedSampling {
+        temperature: number("temperature").filter(|t| t.is_finite() && *t > 0.0),
+        top_k: top_k.filter(|&k| k > 0),
+        top_p: share("top_p", 1.0),
+        min_p: share("min_p", 0.0),
+        ..penalties
+    };
+    match generation["do_sample"].as_bool() {
+        Some(false) => penalties,
+        None if sampling == penalties => penalties,
+        _ => StatedSampling {
+            temperature: sampling.temperature.or(Some(1.0)),
+            ..sampling
+        },
+    }
 }
 
 /// The last part of a file's name.
@@ -224,9 +256,39 @@ mod tests {
     }
 
     #[test]
+    fn sampling_is_a_recommendation() {
+        let words = |generation: Value| recommended(&generation).to_string();
+        let qwen = json!({"do_sample": true, "repetition_penalty": 1.05, "temperature": 0.7,
+            "top_k": 20, "top_p": 0.8});
+        let all = "temperature 0.7, top-k 20, top-p 0.8, repetition penalty 1.05";
+        assert_eq!(words(qwen.clone()), all);
+        // Without a word about it, and with one against it.
+        let with = |value: Value| {
+            let mut changed = qwen.clone();
+            changed["do_sample"] = value;
+            words(changed)
+        };
+        assert_eq!(
+            (with(json!(null)), with(json!(false))),
+            (all.to_owned(), "repetition penalty 1.05".to_owned())
+        );
+        assert_eq!(
+            words(json!({"do_sample": true, "top_k": 0, "top_p": 1.0})),
+            "temperature 1"
+        );
+        // What is nothing to follow, or no number.
+        for nothing in [
+            json!({"eos_token_id": 2}),
+            json!({"repetition_penalty": 1.0, "top_p": 1, "top_k": 0, "min_p": 0}),
+            json!({"repetition_penalty": -1, "top_p": 7, "top_k": "many", "temperature": 0}),
+        ] {
+            assert!(recommended(&nothing).is_empty(), "{nothing}");
+        }
+    }
+
+    #[test]
     fn what_changes_the_choice_is_named() {
         for (key, value) in [
-            ("repetition_penalty", json!(1.1)),
             ("no_repeat_ngram_size", json!(3)),
             ("suppress_tokens", json!([7])),
             ("forced_eos_token_id", json!(2)),

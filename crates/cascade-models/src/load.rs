@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cascade_checkpoint::{Checkpoint, Leftovers, read_json};
-use cascade_core::{ScorerInfo, TokenId};
+use cascade_core::{ScorerInfo, StatedSampling, TokenId};
 use serde_json::Value;
 
 use crate::config::{ModelConfig, check_kind, in_file, read_config};
@@ -76,6 +76,8 @@ pub struct LoadedModel {
     pub eos_token_ids: Vec<TokenId>,
     /// What generation_config.json asks for and is not done, in sentences.
     pub generation_warnings: Vec<String>,
+    /// The sampling that generation_config.json recommends, which nobody has to follow.
+    pub recommended: StatedSampling,
     /// The type that the model computes in.
     pub dtype: DType,
     /// The files it was loaded from.
@@ -149,6 +151,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         tokenizer,
         eos_token_ids: ends.ids,
         generation_warnings,
+        recommended: recommended(&files)?,
         dtype: options.dtype,
         files,
     })
@@ -167,6 +170,14 @@ pub(crate) fn end_tokens(files: &ModelFiles, config: &Value, vocab_size: usize) 
         .chain([(&files.config, config)])
         .collect();
     generation::end_tokens(&stated, vocab_size)
+}
+
+/// The sampling that generation_config.json recommends.
+pub(crate) fn recommended(files: &ModelFiles) -> Result<StatedSampling> {
+    let stated = files.generation_config.as_ref().map(read_json::<Value>);
+    Ok(generation::recommended(
+        &stated.transpose()?.unwrap_or_default(),
+    ))
 }
 
 /// What generation_config.json asks for and is not done, in sentences.

@@ -16,7 +16,7 @@ pub use cascade_checkpoint::quantize::Quantized;
 use crate::backend::{Activation, Heads};
 use crate::config::{ModelConfig, check_kind, read_config};
 use crate::decoder::{DecoderConfig, ProjectionLayout, Rope, Stretch};
-use crate::load::{end_tokens, generation_warnings};
+use crate::load::{end_tokens, generation_warnings, recommended};
 use crate::t5::{FeedForwardProj, T5Config};
 use crate::{Error, Result};
 
@@ -84,6 +84,12 @@ fn read(files: &ModelFiles) -> Result<(ModelConfig, Original<'_>)> {
     tokenizer.check_fits(rows)?;
     let mut warnings = config.warnings().to_vec();
     warnings.extend(generation_warnings(files, &json)?);
+    let sampling = recommended(files)?;
+    if !sampling.is_empty() {
+        warnings.push(format!(
+            "the file does not say what generation_config.json recommends: {sampling}"
+        ));
+    }
     warnings.extend(tokenizer.warnings().iter().cloned());
     let ends = end_tokens(files, &json, rows)?;
     warnings.extend(ends.warnings);
@@ -327,6 +333,7 @@ fn compare(original: &ModelConfig, read: &ModelConfig, own_head: bool) -> Expres
                 tied: !own_head,
                 stored: ProjectionLayout::Separate,
                 rope: read.rope.clone(),
+                epsilon: rounded(original.epsilon, read.epsilon),
                 warnings: read.warnings.clone(),
                 ..(**original).clone()
             };
@@ -339,12 +346,23 @@ fn compare(original: &ModelConfig, read: &ModelConfig, own_head: bool) -> Expres
                 num_decoder_layers: Some(original.decoder_layers()),
                 decoder_start_token_id: Some(original.decoder_start()),
                 pad_token_id: read.pad_token_id,
+                layer_norm_epsilon: rounded(original.layer_norm_epsilon, read.layer_norm_epsilon),
                 warnings: read.warnings.clone(),
                 ..(**original).clone()
             };
             equal(&expected, &**read)
         }
         _ => Err("another architecture".to_owned()),
+    }
+}
+
+/// A number as it is read, if it is the original one in f32, which is what the format holds and
+/// what is computed with.
+fn rounded(original: f64, read: f64) -> f64 {
+    if original as f32 == read as f32 {
+        read
+    } else {
+        original
     }
 }
 

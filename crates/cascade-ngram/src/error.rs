@@ -75,7 +75,8 @@ pub enum Error {
 
     /// A table for another vocabulary.
     #[error(
-        "{file} was built for another tokenizer: the table has {found}, the model has {expected}; \
+        "{file} was built for another tokenizer: the table has {found:.15}, the model has \
+         {expected:.15}; \
          build one for this tokenizer with `cascade-lab bigram build`"
     )]
     Tokenizer {

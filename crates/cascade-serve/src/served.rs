@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_config::{
-    Assembly, CacheUse, ChatTemplate, Config, LevelInfo, Message, ModelPool, Role, Truncate,
-    Variables,
+    Assembly, CacheUse, ChatTemplate, Config, LevelInfo, Message, ModelPool, Role,
+    SamplingSettings, Truncate, Variables,
 };
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
@@ -72,17 +72,24 @@ pub struct Served {
 }
 
 impl Served {
-    /// Loads the models of a configuration. Without a template there are no chats. A few tokens are
+    /// Loads the models of a configuration, which the sampling completes that the target
+    /// recommends. Without a template there are no chats. A few tokens are
     /// generated, to warm up and to time plain decoding.
     ///
     /// # Errors
     /// What the pool fails with; models that cannot generate.
-    pub fn new(config: Config, pool: ModelPool, template: Option<ChatTemplate>) -> Result<Self> {
+    pub fn new(
+        mut config: Config,
+        pool: ModelPool,
+        template: Option<ChatTemplate>,
+    ) -> Result<Self> {
         let forwards = Forwards::new();
         let batcher = forwards.batcher();
         let participant = batcher.join();
         let assembled = pool.assemble(Assembly::of(&config).sharing(&participant))?;
         let target = pool.target(&config)?;
+        let sampling = config.generation.sampling.completed_by(target.recommended);
+        config.generation.sampling = sampling.map_err(cascade_config::Error::from)?;
         let mut cascade = assembled.cascade;
         let codec = cascade.codec().ok_or(cascade_engine::Error::NoCodec)?;
         let codec = Arc::clone(codec);
@@ -134,6 +141,11 @@ impl Served {
     /// What was decided in the user's place, in sentences.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// How tokens are chosen unless a request says otherwise.
+    pub fn sampling(&self) -> SamplingSettings {
+        self.config.generation.sampling
     }
 
     /// What the target is called in reports.
@@ -402,7 +414,8 @@ impl Served {
                 "lenience": self.config.lenience.get(),
                 "chat": self.template.is_some(),
                 "max_tokens": self.config.generation.max_new_tokens,
-                "temperature": self.config.generation.sampling.temperature(),
+                "temperature": self.sampling().temperature(),
+                "sampling": self.sampling().to_string(),
                 "plain_tokens_per_second": self.plain_speed,
             },
         })

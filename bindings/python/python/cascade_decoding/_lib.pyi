@@ -294,7 +294,8 @@ class Cascade:
     :meth:`Config.assemble` or :meth:`build`.
 
     Options of all methods that generate, which the configuration gives if they are left out:
-    ``max_new_tokens``; ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``min_p``; ``seed`` (one
+    ``max_new_tokens``; ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``min_p``;
+    ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty``; ``seed`` (one
     seed, one text, whatever drafts); ``stop`` (a text or several); ``speculate=False`` decodes plainly;
     ``logprobs=n`` reports log probabilities with the ``n`` most probable tokens; ``drafts=True`` lets
     steps report their drafts.

@@ -8,6 +8,10 @@ pub(super) const HELP: &str = "\
 /stats         tokens, speed and acceptance so far
 /reset         begin a new conversation
 /system TEXT   set the system message; without TEXT, remove it
+/regen         answer the last message again
+/temp T        sample at temperature T, 0 is greedy; without T, say how tokens are chosen
+/save FILE     write the conversation, as a line for `cascade run --prompts`
+/load FILE     go on with a conversation that was saved
 /exit          leave, as Ctrl-D does
 
 A line that ends with \\ goes on in the next one; lines between two lines of \"\"\" are one message.
@@ -20,6 +24,10 @@ pub(super) enum Command {
     Stats,
     Reset,
     System(String),
+    Regenerate,
+    Temperature(String),
+    Save(String),
+    Load(String),
     Exit,
 }
 
@@ -54,6 +62,10 @@ impl<'a> Input<'a> {
             ("stats", true) => Self::Command(Command::Stats),
             ("reset", true) => Self::Command(Command::Reset),
             ("exit" | "quit" | "bye", true) => Self::Command(Command::Exit),
+            ("regen", true) => Self::Command(Command::Regenerate),
+            ("temp", _) => Self::Command(Command::Temperature(argument.to_owned())),
+            ("save", false) => Self::Command(Command::Save(argument.to_owned())),
+            ("load", false) => Self::Command(Command::Load(argument.to_owned())),
             ("system", _) => Self::Command(Command::System(argument.to_owned())),
             _ => Self::Unknown(text),
         }
@@ -88,6 +100,18 @@ mod tests {
                 "/system Be\nbrief. ",
                 Input::Command(Command::System("Be\nbrief.".to_owned())),
             ),
+            ("/regen", Input::Command(Command::Regenerate)),
+            (
+                "/temp 0.7",
+                Input::Command(Command::Temperature("0.7".to_owned())),
+            ),
+            ("/temp", Input::Command(Command::Temperature(String::new()))),
+            (
+                "/save my talk.jsonl",
+                Input::Command(Command::Save("my talk.jsonl".to_owned())),
+            ),
+            ("/save", Input::Unknown("/save")),
+            ("/load", Input::Unknown("/load")),
             ("/reset now", Input::Unknown("/reset now")),
             ("/unknown", Input::Unknown("/unknown")),
             ("/", Input::Unknown("/")),

@@ -1,7 +1,9 @@
 //! Where messages come from: a terminal with line editing, or a pipe.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, Read as _};
+use std::fs::File;
+use std::io::{self, BufRead, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use rustyline::error::ReadlineError;
@@ -35,14 +37,23 @@ pub(super) trait Lines {
     fn remember(&mut self, _: &str) {}
 }
 
-/// Standard input.
-pub(super) fn open(interactive: bool) -> Result<Box<dyn Lines>> {
+/// Standard input; a terminal with the messages of a file, to which further ones are added.
+pub(super) fn open(interactive: bool, history: Option<&Path>) -> Result<Box<dyn Lines>> {
     if !interactive {
         return Ok(Box::new(Piped(io::stdin().lock())));
     }
     let config = Config::builder().bracketed_paste(true).build();
-    let editor = DefaultEditor::with_config(config).context("the terminal cannot be used")?;
-    Ok(Box::new(Terminal(editor)))
+    let mut editor = DefaultEditor::with_config(config).context("the terminal cannot be used")?;
+    if let Some(file) = history.filter(|file| file.exists()) {
+        let at = || format!("--history: {} cannot be read", file.display());
+        let text = cascade_core::fs::read_text(file, LONGEST).with_context(at)?;
+        for line in text.lines() {
+            let message: String = serde_json::from_str(line).with_context(at)?;
+            let _ = editor.add_history_entry(message);
+        }
+    }
+    let history = history.map(Path::to_owned);
+    Ok(Box::new(Terminal { editor, history }))
 }
 
 /// The next message: a line, which goes on after a backslash at its end, or the lines between two
@@ -103,11 +114,15 @@ fn check_length(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-struct Terminal(DefaultEditor);
+struct Terminal {
+    editor: DefaultEditor,
+    /// Where messages are kept, a JSON string on each line.
+    history: Option<PathBuf>,
+}
 
 impl Lines for Terminal {
     fn next(&mut self, prompt: &str) -> Result<Read> {
-        match self.0.readline(prompt) {
+        match self.editor.readline(prompt) {
             Ok(line) => Ok(Read::Text(line)),
             Err(ReadlineError::Interrupted) => Ok(Read::Interrupted),
             Err(ReadlineError::Eof) => Ok(Read::End),
@@ -124,7 +139,17 @@ impl Lines for Terminal {
 
     fn remember(&mut self, text: &str) {
         // A history that is full of itself is no reason to stop.
-        let _ = self.0.add_history_entry(text);
+        let _ = self.editor.add_history_entry(text);
+        let Some(file) = &self.history else {
+            return;
+        };
+        let opened = File::options().append(true).create(true).open(file);
+        // A message may have several lines; a JSON string has one.
+        let line = serde_json::Value::from(text);
+        if let Err(error) = opened.and_then(|mut file| writeln!(file, "{line}")) {
+            terminal::warn(format_args!("--history: {}: {error}", file.display()));
+            self.history = None;
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::comparison::Comparison;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::record::{Record, with_carried_fields};
+use crate::remarks::{Place, remark};
 use crate::show::{self, Totals};
 use crate::terminal::{self, Out};
 
@@ -56,11 +57,12 @@ impl<'a> AnswerPrinter<'a> {
         }
         let title = show::beginning(question.input.title(question.turn));
         let (index, inputs) = (question.index + 1, self.inputs.len());
-        let turn = match question.input.turns() {
-            1 => String::new(),
-            turns => format!(", turn {} of {turns}", question.turn + 1),
+        let place = match question.input.turns() {
+            1 if inputs == 1 => String::new(),
+            1 => format!("[{index}/{inputs}] "),
+            turns => format!("[{index}/{inputs}, turn {} of {turns}] ", question.turn + 1),
         };
-        let heading = format!("[{index}/{inputs}{turn}] {title}");
+        let heading = format!("{place}{title}");
         writeln!(self.out)?;
         self.out.styled(show::dimmed(), &heading)?;
         Ok(writeln!(self.out, "\n")?)
@@ -107,6 +109,9 @@ impl<'a> AnswerPrinter<'a> {
         if !self.quiet {
             if let Some(mark) = show::mark(question, generation) {
                 show::dim_lines(&mut self.out, &[mark])?;
+            }
+            if let Some(remark) = remark(generation, Place::Run(question.input.template())) {
+                show::dim_lines(&mut self.out, &[remark])?;
             }
             if self.several {
                 let lines = Totals::of(generation, comparison).short();

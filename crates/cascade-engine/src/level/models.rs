@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{HiddenLayers, LevelId, Observation, TokenId};
+use cascade_core::{HiddenLayers, LevelId, Observation, PenalizedText, TokenId};
 
 use super::{Level, Neural};
 use crate::ledger::Ledger;
@@ -26,6 +26,16 @@ impl Models {
         self.target.set_source(source)?;
         let mut drafters = self.drafters.iter_mut();
         drafters.try_for_each(|level| level.set_source(source))
+    }
+
+    /// Sets the penalties of the next text, by which all models score.
+    pub(crate) fn set_penalized(&mut self, text: Option<PenalizedText>) {
+        self.target.penalized = text;
+        for level in &mut self.drafters {
+            if let Level::Neural(neural) = level {
+                neural.penalized = text;
+            }
+        }
     }
 
     /// How many of the target's most probable tokens statistical drafters observe, as far as the

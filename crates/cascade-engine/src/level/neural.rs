@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Architecture, Observation, ScorerInfo, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Architecture, Observation, PenalizedText, ScorerInfo, Scores, TokenId, TokenTree, Want,
+};
 use cascade_verify::{ReviewRule, Rule};
 
 use super::acceptance_watch::AcceptanceWatch;
@@ -57,6 +59,8 @@ pub(crate) struct Neural {
     /// Which of the target's tokens it may draft.
     vocabulary: DraftVocabulary,
     reading: Option<Reading>,
+    /// The penalties of the text that is generated, by which it drafts and reviews.
+    pub(super) penalized: Option<PenalizedText>,
     /// Counts what the target accepts, if the drafter is a head.
     pub(super) watch: Option<AcceptanceWatch>,
     /// How it reviews when tokens are sampled.
@@ -75,6 +79,7 @@ impl Neural {
             ledger: Ledger::default(),
             vocabulary: options.vocabulary,
             reading: None,
+            penalized: None,
             watch: None,
             rule: options.rule,
             branching: options.branching,
@@ -128,8 +133,24 @@ impl Neural {
         set.map_err(|source| self.failed(source))
     }
 
-    /// Runs one forward and returns its cost with the scores.
+    /// Runs one forward and returns its cost with the scores, which are those of penalized rows if
+    /// the text has penalties.
     pub(crate) fn score(
+        &mut self,
+        context: &[TokenId],
+        tree: &TokenTree,
+        want: Want,
+    ) -> Result<(Scores, ForwardCost)> {
+        let Some(text) = self.penalized else {
+            return self.score_unpenalized(context, tree, want);
+        };
+        let (scores, cost) = self.score_unpenalized(context, tree, text.want(want))?;
+        let scores = text.scores(scores, (context, tree), want);
+        Ok((scores.map_err(|source| self.failed(source))?, cost))
+    }
+
+    /// As [`score`](Self::score), with the model's own rows.
+    pub(crate) fn score_unpenalized(
         &mut self,
         context: &[TokenId],
         tree: &TokenTree,

@@ -61,6 +61,7 @@ impl Comparisons {
         on_sample: impl FnMut(),
     ) -> crate::Result<()> {
         let (prompt, eos) = (&trial.prompt, &trial.eos);
+        let target = &mut trial.penalized(target);
         let cells = Cells::new(target, prompt, sampling, eos, self.length, samples)?;
         let texts = trial.samples(samples, self.length, on_sample)?;
         let agreement = agreement(&cells, texts.iter().map(Vec::as_slice));

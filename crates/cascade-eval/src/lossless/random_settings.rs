@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use cascade_config::{Config, Drafter, SamplingSettings, ScheduleConfig, StopRuleConfig};
+use cascade_core::StatedSampling;
 use cascade_engine::{Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -60,7 +61,9 @@ fn set_random_rules(config: &mut Config, rng: &mut ChaCha8Rng, of_sampling: bool
         _ => &Rule::DRAWN[..],
     };
     let greedy = config.generation.sampling.decoding().is_greedy();
-    if of_sampling && !greedy && config.target.rule == Rule::Coupled {
+    if of_sampling && greedy {
+        config.generation.sampling = SamplingSettings::try_from(random_penalties(rng))?;
+    } else if of_sampling && config.target.rule == Rule::Coupled {
         config.generation.sampling = random_sampling(rng)?;
     }
     config.target.rule = *pick(rng, rules);
@@ -149,13 +152,13 @@ pub fn settings(config: &Config) -> String {
     };
     let mut line = format!(
         "{schedule}, lenience {}, statistical_lenience {}, max_nodes {}, placement {:?}, \
-         max_new_tokens {}, sampling {:?}, target rule {}",
+         max_new_tokens {}, {}, target rule {}",
         config.lenience.get(),
         config.statistical_lenience.get(),
         config.max_nodes,
         config.placement,
         config.generation.max_new_tokens,
-        config.generation.sampling.decoding(),
+        config.generation.sampling,
         config.target.rule
     );
     for drafter in config.drafters() {
@@ -185,7 +188,25 @@ fn random_sampling(rng: &mut ChaCha8Rng) -> Result<SamplingSettings> {
     let top_p = one_in(rng, 3).then(|| rng.random_range(0.5..1.0));
     let min_p = one_in(rng, 4).then(|| rng.random_range(0.0..0.2));
     let temperature = rng.random_range(0.3..1.5);
-    SamplingSettings::new(temperature, top_k, top_p, min_p).map_err(Error::from)
+    let stated = StatedSampling {
+        temperature: Some(temperature),
+        top_k,
+        top_p,
+        min_p,
+        ..random_penalties(rng)
+    };
+    SamplingSettings::try_from(stated).map_err(Error::from)
+}
+
+/// Penalties, of every second text.
+fn random_penalties(rng: &mut ChaCha8Rng) -> StatedSampling {
+    let mut one_of = |of: &[f32]| rng.random_ratio(1, 4).then(|| *pick(rng, of));
+    StatedSampling {
+        repetition_penalty: one_of(&[0.9, 1.05, 1.3, 2.0]),
+        presence_penalty: one_of(&[-0.5, 0.5, 2.0]),
+        frequency_penalty: one_of(&[-0.2, 0.3, 1.5]),
+        ..StatedSampling::default()
+    }
 }
 
 fn random_branching(rng: &mut ChaCha8Rng, siblings: Siblings) -> Branching {

@@ -1,7 +1,9 @@
 //! One generation that is checked.
 
 use cascade_config::Config;
-use cascade_core::{Decoding, Noise, Prompt, Scorer, SeededNoise, TokenId, seed_of};
+use cascade_core::{
+    Decoding, Noise, PenalizedScorer, PenalizedText, Prompt, Scorer, SeededNoise, TokenId, seed_of,
+};
 use cascade_engine::{Cascade, Options};
 
 use super::{Rescored, Tolerance, rescore, rescore_sampled};
@@ -43,6 +45,7 @@ impl Trial {
         tokens: &[TokenId],
         tolerance: Tolerance,
     ) -> Result<Rescored> {
+        let target = &mut self.penalized(target);
         let options = self.options();
         Ok(match options.decoding {
             Decoding::Greedy => rescore(target, &self.prompt, tokens, tolerance)?,
@@ -52,6 +55,12 @@ impl Trial {
                 rescore_sampled(target, &self.prompt, tokens, races, tolerance)?
             }
         })
+    }
+
+    /// The target with the rows that its text's penalties leave.
+    pub(super) fn penalized<'a>(&self, target: &'a mut dyn Scorer) -> PenalizedScorer<'a> {
+        let prompt = self.prompt.context.len();
+        PenalizedScorer::new(target, PenalizedText::new(self.options().penalties, prompt))
     }
 
     /// Texts of the first `length` tokens, each of a seed of its own.

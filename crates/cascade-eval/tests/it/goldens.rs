@@ -17,7 +17,7 @@ fn templates_give_the_recorded_prompts() {
             let Ok(Dataset::Problems(set)) = kind.parse() else {
                 panic!("{kind}");
             };
-            let template = set.template(config.prompt);
+            let template = set.template(config.prompt());
             let of_kind = recorded.iter().filter(|s| s.fields["dataset"] == kind);
             let problems = Dataset::Problems(set).made(Selection::first(50)).unwrap();
             for (recorded, problem) in of_kind.zip(problems.unwrap()) {

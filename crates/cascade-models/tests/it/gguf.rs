@@ -569,7 +569,7 @@ fn what_a_generation_config_asks_for_is_told_before_it_is_lost() {
     fs::write(place.join("generation_config.json"), generation).unwrap();
     let path = folder.path().join("written.gguf");
     let done = converted(&ModelSource::Folder(place), DType::F32, &path).unwrap();
-    let told = |warning: &String| warning.contains("repetition_penalty");
+    let told = |warning: &String| warning.contains("repetition penalty 1.1");
     assert!(done.warnings.iter().any(told), "{:?}", done.warnings);
     assert_eq!(open(&path).unwrap().eos_token_ids, [2]);
 }

@@ -576,13 +576,15 @@ fn what_a_generation_config_asks_for_in_vain_is_named() {
     let copy = copy(FAMILIES[0]);
     assert_eq!(open(copy.path()).unwrap().generation_warnings, [""; 0]);
     edit_json(&copy.path().join("generation_config.json"), |json| {
-        json["repetition_penalty"] = json!(1.2);
-        json["do_sample"] = json!(true);
+        json["repetition_penalty"] = json!(1.25);
+        json["no_repeat_ngram_size"] = json!(3);
         json["invented"] = json!(1);
     });
-    let warnings = open(copy.path()).unwrap().generation_warnings;
+    let opened = open(copy.path()).unwrap();
+    assert_eq!(opened.recommended.repetition_penalty, Some(1.25));
+    let warnings = opened.generation_warnings;
     assert_eq!(warnings.len(), 2);
-    assert_says(&warnings[0], &["repetition_penalty 1.2", "other tokens"]);
+    assert_says(&warnings[0], &["no_repeat_ngram_size 3", "other tokens"]);
     assert_says(&warnings[1], &["not known here: invented"]);
     let message = refusal_after(FAMILIES[0], |path| {
         fs::write(path.join("generation_config.json"), "[]").unwrap();

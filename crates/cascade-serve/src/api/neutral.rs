@@ -40,10 +40,7 @@ fn text(value: &Value) -> bool {
 }
 
 /// What both interfaces have.
-const COMMON: [Neutral; 26] = [
-    ("presence_penalty", "0", zero),
-    ("frequency_penalty", "0", zero),
-    ("repetition_penalty", "1", one),
+const COMMON: [Neutral; 23] = [
     ("length_penalty", "1", one),
     ("num_beams", "1", one),
     ("min_tokens", "0", zero),

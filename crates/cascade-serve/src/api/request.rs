@@ -1,7 +1,7 @@
 //! What both kinds of requests have in common.
 
 use cascade_config::SamplingSettings;
-use cascade_core::InvalidSampling;
+use cascade_core::{InvalidSampling, StatedSampling};
 use cascade_engine::{Options, StopSequences};
 use serde_json::Value;
 
@@ -48,10 +48,12 @@ impl Asked {
         let config = &app.served.config;
         let speculation = Speculation::read(fields, config, chat)?;
         let stream = read_stream(fields)?;
+        let sampling = read_sampling(fields, config.generation.sampling)?;
         let options = config
             .generation
             .options()
-            .with_decoding(read_sampling(fields, config.generation.sampling)?.decoding())
+            .with_decoding(sampling.decoding())
+            .with_penalties(sampling.penalties())
             .with_speculation(speculation.enabled)
             .with_drafts_reported(stream.is_some_and(|stream| stream.include_drafts));
         let mut asked = Self {
@@ -110,10 +112,17 @@ fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<Sa
     let temperature = single(fields.number("temperature")?);
     let top_p = single(fields.number("top_p")?);
     let min_p = single(fields.number("min_p")?);
+    let repetition_penalty = single(fields.number("repetition_penalty")?);
+    let presence_penalty = single(fields.number("presence_penalty")?);
+    let frequency_penalty = single(fields.number("frequency_penalty")?);
+    let mut default = default.stated();
     let top_k = match fields.integer("top_k")? {
-        None => default.top_k(),
+        None => None,
         // All tokens, as other servers write it.
-        Some(-1 | 0) => None,
+        Some(-1 | 0) => {
+            default.top_k = None;
+            None
+        }
         Some(k) => Some(usize::try_from(k).map_err(|_| {
             fields.wrong(
                 "top_k",
@@ -121,18 +130,24 @@ fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<Sa
             )
         })?),
     };
-    SamplingSettings::new(
-        temperature.unwrap_or(default.temperature()),
+    let own = StatedSampling {
+        temperature,
         top_k,
-        top_p.or(default.top_p()),
-        min_p.or(default.min_p()),
-    )
-    .map_err(|error| {
+        top_p,
+        min_p,
+        repetition_penalty,
+        presence_penalty,
+        frequency_penalty,
+    };
+    SamplingSettings::try_from(own.or(default)).map_err(|error| {
         let name = match error {
             InvalidSampling::Temperature(_) => "temperature",
             InvalidSampling::TopK => "top_k",
             InvalidSampling::TopP(_) => "top_p",
             InvalidSampling::MinP(_) => "min_p",
+            InvalidSampling::RepetitionPenalty(_) => "repetition_penalty",
+            InvalidSampling::PresencePenalty(_) => "presence_penalty",
+            InvalidSampling::FrequencyPenalty(_) => "frequency_penalty",
         };
         fields.wrong(name, error.to_string())
     })

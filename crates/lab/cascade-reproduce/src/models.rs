@@ -207,7 +207,7 @@ impl Models {
 
     /// What the models' configuration asks questions with.
     pub(crate) fn prompt_template(&self) -> PromptTemplate {
-        self.base.prompt
+        self.base.prompt()
     }
 
     /// The tokens of a text, where the target reads them.

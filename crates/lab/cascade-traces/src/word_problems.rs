@@ -126,7 +126,7 @@ impl WordProblems<'_> {
     ) -> Result<Option<SetReport>> {
         let made = Dataset::Problems(set).made(Selection::first(self.limit));
         let samples = made.transpose()?.unwrap_or_default();
-        let own = || set.template(self.config.prompt);
+        let own = || set.template(self.config.prompt());
         let mut found = SetReport {
             set,
             template: self.template.unwrap_or_else(own),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 use cascade_config::DeviceSpec;
 use cascade_core::fs::{Existing, Output, OutputError};
-use cascade_core::{Prompt, TextCodec, TokenId};
+use cascade_core::{Penalties, Prompt, TextCodec, TokenId};
 use cascade_engine::Rule;
 use cascade_eval::{Dataset, seed_of_turn};
 use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
@@ -85,6 +85,13 @@ fn check_sampling(args: &RecordArgs, job: &Job) -> Result<()> {
     let greedy = job.options().decoding.is_greedy();
     if !greedy && rule != Rule::Coupled {
         return Err(error::not_coupled(rule)).context(job.config.label.clone());
+    }
+    if job.options().penalties != Penalties::NONE {
+        bail!(
+            "{}: a recording is what the model says without penalties ({}); leave them out",
+            job.config.label,
+            job.config.generation.sampling
+        );
     }
     match args.top_probabilities {
         Some(_) if greedy => Err(error::no_top()).context("--top-probabilities"),
