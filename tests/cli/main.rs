@@ -17,5 +17,6 @@ mod lookalikes;
 mod memory;
 mod outputs;
 mod pairs;
+mod rounds;
 mod serve;
 mod terminal;

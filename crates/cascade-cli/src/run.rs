@@ -69,7 +69,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 
-    /// Print one JSON object per prompt, with --compare a last one of all prompts, and nothing else.
+    /// Print one JSON object per prompt and nothing else; with --compare, a last one of all
+    /// prompts.
     #[arg(long)]
     json: bool,
 
