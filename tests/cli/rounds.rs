@@ -1,4 +1,4 @@
-//! `cascade run --compare --rounds`: every round is asked of sessions and drafters that know nothing.
+//! `cascade run --compare --rounds`: every round has sessions and drafters that know nothing.
 
 use serde_json::Value;
 
