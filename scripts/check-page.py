@@ -26,7 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLAYWRIGHT = "1.65.2"
 BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
 TOKENS = 60
-# How often the page is asked for a ratio, and `run --compare` for one of as many rounds, and how far their medians may be apart.
+# How often the page and `run --compare` are asked for a ratio, and how far their medians may be apart. Both ask anew each time:
+# the page in sessions of their own, the program in a round for each of the page's.
 ASKED, APART = 9, 0.15
 
 NAMELESS = """() => [...document.querySelectorAll('button, input, textarea, select, a, [role], [tabindex]')]
@@ -203,7 +204,7 @@ def compare(page, address, program):
     page.focus("#question")
     page.keyboard.press("Enter")
     answered(page)
-    # The server has answered before and knows what rows cost here: so does whoever asks several times in one process.
+    # Both know what rows cost here, the server of earlier requests and the program of its warm-up, and neither the answer.
     command = [program, "run", "--config", "embedded:demo-llama", "--max-new-tokens", str(TOKENS), "--compare", "--rounds", str(ASKED),
                "--json", question]
     own, others = [], []
@@ -212,7 +213,7 @@ def compare(page, address, program):
         wait(page, "/^(Compared|Error)/.test(document.getElementById('status').textContent)")
         own.append(float(page.inner_text("#ratio").split()[0]))
         done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=True)
-        others.append(json.loads(done.stdout)["speedup"])
+        others.append(json.loads(done.stdout.splitlines()[0])["speedup"])
     page_ratio, run_ratio = statistics.median(own), statistics.median(others)
     print(f"page {page_ratio:.2f} × plain ({min(own):.2f} to {max(own):.2f}), run --compare {run_ratio:.2f} × ({min(others):.2f} to {max(others):.2f})")
     expect(f"the page's ratio is within {APART:.0%} of that of run --compare", abs(page_ratio / run_ratio - 1) <= APART, True)

@@ -127,37 +127,6 @@ fn embedded_tables_are_compared() {
 }
 
 #[test]
-fn rounds_give_an_interval_and_one_run_no_verdict() {
-    let record = |rounds: &str| -> Value {
-        let command =
-            format!("run --limit 1 --max-new-tokens 4 --compare --json --rounds {rounds}");
-        serde_json::from_str(&stdout(&run(&command))).unwrap()
-    };
-    let (one, many) = (record("1"), record("6"));
-    assert!(
-        one.get("rounds").is_none() && one.get("speedup_interval").is_none(),
-        "{one}"
-    );
-    let interval = many["speedup_interval"].as_array().unwrap();
-    let [low, high] = [0, 1].map(|i| interval[i].as_f64().unwrap());
-    let speedup = many["speedup"].as_f64().unwrap();
-    assert!(
-        many["rounds"] == 6 && low <= speedup && speedup <= high,
-        "{many}"
-    );
-    assert_eq!(many["equal_to_plain"], true);
-    let text = stdout(&run("run --limit 1 --max-new-tokens 4 --compare"));
-    assert!(
-        text.contains("one run; --rounds 5") && !text.contains("slower"),
-        "{text}"
-    );
-    let text = stdout(&run(
-        "run --limit 1 --max-new-tokens 4 --compare --rounds 5",
-    ));
-    assert!(text.contains("95% interval"), "{text}");
-}
-
-#[test]
 fn manual_pages_and_the_doctors_report_are_for_programs() {
     let page = stdout(&run("man"));
     assert!(

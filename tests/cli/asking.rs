@@ -628,7 +628,7 @@ fn a_templates_end_token_ends_an_answer() {
             &[&path],
         );
         let output = cascade(&[&args[..], &["Question: Ruth has 3"]].concat());
-        serde_json::from_str::<Value>(&stdout(&output)).unwrap()
+        serde_json::from_str::<Value>(stdout(&output).lines().next().unwrap()).unwrap()
     };
     // generation_config.json names </s> alone.
     let known = run("</s>");

@@ -14,10 +14,12 @@ fn config(name: &str) -> String {
     project(&format!("configs/{name}"))
 }
 
+/// What is said of each prompt, without what is said of all that were compared.
 fn records(output: &Output) -> Vec<Value> {
     stdout(output)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|record: &Value| record.get("compared").is_none())
         .collect()
 }
 

@@ -18,5 +18,6 @@ mod memory;
 mod outputs;
 mod pairs;
 mod real_model;
+mod rounds;
 mod serve;
 mod terminal;

@@ -62,6 +62,7 @@ fn commands(folder: &std::path::Path) -> Vec<Vec<String>> {
         .chars()
         .map(|c| format!("\\u{:04x}", u32::from(c)))
         .collect();
+    let with_k = project("configs/demo-llama-tree.yaml");
     let named = trace.replacen("\"demo-llama-target\"", &quoted, 1);
     let (short, config) = (
         ["--max-new-tokens", "2"],
@@ -93,7 +94,7 @@ fn commands(folder: &std::path::Path) -> Vec<Vec<String>> {
         // The name of a model in a trace.
         with(&["trace", "show"], &[file("t.jsonl", named.clone())]),
         with(
-            &["replay", "--limit", "1", "--config", &config, "--trace"],
+            &["replay", "--limit", "1", "--config", &with_k, "--trace"],
             &[name("t.jsonl")],
         ),
         // A value in a configuration.

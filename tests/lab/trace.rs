@@ -230,7 +230,7 @@ fn conversations_are_recorded_turn_by_turn_and_resume_in_the_middle() {
         record("cut.jsonl");
         assert_eq!(folder.read("cut.jsonl"), whole);
     }
-    let config = project("configs/demo-llama.yaml");
+    let config = project("configs/demo-llama-tree.yaml");
     let trace = folder.name("whole.jsonl");
     let said = run(&format!("replay --trace {trace} --config {config}"));
     assert!(said.contains("replayed from"), "{said}");
@@ -445,7 +445,7 @@ fn describes_a_trace() {
 fn what_cannot_be_replayed_is_refused_with_the_cure() {
     let folder = Folder::new();
     let t5 = project("traces/demo-t5-problems.jsonl");
-    let llama = project("configs/demo-llama.yaml");
+    let llama = project("configs/demo-llama-tree.yaml");
     let demo = std::fs::read_to_string(project("configs/demo-t5.yaml")).unwrap();
     let sampled = folder.file(
         "sampled.yaml",
@@ -490,10 +490,9 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
 #[test]
 fn records_longer_than_the_configuration_are_cut_with_a_warning() {
     let folder = Folder::new();
-    let demo = std::fs::read_to_string(project("configs/demo-t5.yaml")).unwrap();
     let short = folder.file(
         "short.yaml",
-        demo.replace("max_new_tokens: 160", "max_new_tokens: 20"),
+        demo_with_k("t5").replace("max_new_tokens: 160", "max_new_tokens: 20"),
     );
     let trace = project("traces/demo-t5-problems.jsonl");
     let output = output(&format!(
@@ -563,10 +562,22 @@ fn replays_with_assumed_costs_compare_schedules() {
     assert!(text.contains("an assumption, not a measurement"), "{text}");
     assert!(text.contains("best length in hindsight"), "{text}");
     // A stop rule stands beside the schedule, which may be the configuration's or another one.
-    let ruled = run(&replay("--stop-rule length=1 --limit 2 --json"));
+    let ruled = run(&replay(
+        "--stop-rule length=1 --row-cost 0.1 --limit 2 --json",
+    ));
     assert!(objects(&ruled).iter().all(|object| object.is_object()));
     let message = refused(&replay("--schedule static"));
     assert!(message.contains("has no `k`"), "{message}");
+    // Nothing pays where forwards take no time.
+    let k = folder.file("k.yaml", demo_with_k("t5"));
+    let online = format!("replay --trace {trace} --config {k} --schedule online");
+    for line in [replay("--limit 2"), online] {
+        let message = refused(&line);
+        assert!(
+            message.contains("--row-cost") && message.contains("--costs"),
+            "{message}"
+        );
+    }
     for (bad, says) in [
         ("--row-cost=-1", "0 and above"),
         ("--row-cost nan", "0 and above"),

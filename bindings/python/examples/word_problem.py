@@ -7,9 +7,10 @@ QUESTION = "Question: Ann has 12 shells. Tom has 3 times as many. How many shell
 
 def main() -> None:
     cascade = cascade_decoding.demo()
-    for step in cascade.stream(QUESTION, max_new_tokens=48):
+    stream = cascade.stream(QUESTION, max_new_tokens=48)
+    for step in stream:
         print(step.text, end="", flush=True)
-    answer = cascade.generate(QUESTION, max_new_tokens=48)
+    answer = stream.output
     plain = cascade.generate(QUESTION, max_new_tokens=48, speculate=False)
     assert answer.text == plain.text
     print(f"\n{answer.mean_acceptance_length:.2f} tokens per forward of the target")

@@ -21,6 +21,14 @@ def config():
 
 
 @pytest.fixture(scope="module")
+def config_file(config, tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "k.yaml"
+    online = config.to_yaml().replace("schedule: online\n", "")
+    path.write_text(online + "k: { matrix: [[6, 1, 1], [0, 1, 1], [0, 0, 1]] }\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
 def trace_file(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("trace") / "trace.jsonl")
     cd.lab("trace", "record", dataset="problems", limit=LIMIT, max_new_tokens=TOKENS, output=path, as_json=False)
@@ -40,14 +48,21 @@ def own_laboratory(tmp_path, monkeypatch):
     return stand_in
 
 
-def test_a_replay_is_the_run(config, trace_file):
-    *rows, totals = cd.lab("replay", trace=trace_file)
+def test_a_replay_is_the_run(config, config_file, trace_file):
+    *rows, totals = cd.lab("replay", trace=trace_file, config=config_file)
     assert totals["total"]["records"] == len(rows) == LIMIT
-    assert totals["total"]["mean_acceptance_length"] > 1
+    assert totals["total"]["mean_acceptance_length"] > 3
     cascade = config.assemble()
     prompts = [row["prompt"] for row in cd.dataset("problems", config, limit=LIMIT)]
     for prompt, row in zip(prompts, rows):
         assert cascade.generate(prompt, max_new_tokens=TOKENS).tokens.tolist() == row["token_ids"]
+
+
+def test_a_replay_by_what_pays_has_costs(trace_file):
+    replayed = cd.lab("replay", trace=trace_file, row_cost=0.02, drafter_cost="0.1,0.05")
+    assert replayed["assumed"] and replayed["ways"][0]["outcomes"][0]["mean_acceptance_length"] > 3
+    with pytest.raises(cd.CascadeError, match="--row-cost"):
+        cd.lab("replay", trace=trace_file)
 
 
 def test_tuning_returns_one_object(trace_file):

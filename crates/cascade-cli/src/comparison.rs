@@ -1,13 +1,15 @@
-//! A generation compared with plain decoding of the same prompt.
+//! Generations compared with plain decoding of the same prompts.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use cascade_engine::GenerationOutput;
 use cascade_eval::{Bootstrap, cpu_time};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
-/// Rounds below which no interval is given, and no verdict: a single short run says little.
-pub(crate) const FEWEST: usize = 5;
+/// Prompts below which no interval is given, and no verdict: a few short texts say little.
+const FEWEST: usize = 5;
 
 /// Plain decoding of a prompt, and how a generation of the same prompt compares with it.
 pub(crate) struct Comparison {
@@ -40,9 +42,18 @@ impl Timed {
     }
 
     fn side(&self) -> Side {
+        let GenerationOutput {
+            tokens,
+            steps,
+            models,
+            wall,
+            ..
+        } = &self.generation;
         Side {
-            tokens: self.generation.tokens.len(),
-            wall: self.generation.wall,
+            tokens: tokens.len(),
+            forwards: steps.len(),
+            prefill_rows: models.iter().map(|model| model.usage.prefill_rows).sum(),
+            wall: *wall,
             cpu: self.cpu,
         }
     }
@@ -59,7 +70,11 @@ pub(crate) struct Round {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) tokens: usize,
-    wall: Duration,
+    /// Forwards of the target.
+    pub(crate) forwards: usize,
+    /// Rows of the prompt that were computed, by all models.
+    pub(crate) prefill_rows: u64,
+    pub(crate) wall: Duration,
     pub(crate) cpu: Option<Duration>,
 }
 
@@ -68,6 +83,8 @@ impl Default for Side {
     fn default() -> Self {
         Self {
             tokens: 0,
+            forwards: 0,
+            prefill_rows: 0,
             wall: Duration::ZERO,
             cpu: Some(Duration::ZERO),
         }
@@ -75,9 +92,15 @@ impl Default for Side {
 }
 
 impl Side {
+    fn tokens_per_forward(&self) -> f64 {
+        self.tokens as f64 / self.forwards as f64
+    }
+
     fn plus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens + other.tokens,
+            forwards: self.forwards + other.forwards,
+            prefill_rows: self.prefill_rows + other.prefill_rows,
             wall: self.wall + other.wall,
             cpu: self.cpu.zip(other.cpu).map(|(one, other)| one + other),
         }
@@ -136,13 +159,133 @@ impl Comparison {
     }
 }
 
-/// The 95% interval of the speedup: percentiles of resampled rounds. `None` if there are too few.
-pub(crate) fn interval(rounds: &[Round]) -> Option<(f64, f64)> {
-    if rounds.len() < FEWEST {
-        return None;
+/// What comparisons of several prompts show.
+#[derive(Default)]
+pub(crate) struct Comparisons {
+    /// The sums over the rounds of each prompt.
+    prompts: Vec<Round>,
+    /// Rounds of each prompt, but for Ctrl-C.
+    rounds: usize,
+    comparable: bool,
+    unequal: usize,
+}
+
+impl Comparisons {
+    pub(crate) fn add(&mut self, comparison: &Comparison) {
+        self.prompts.push(Round::sum(&comparison.rounds));
+        self.rounds = self.rounds.max(comparison.rounds.len());
+        self.comparable = comparison.comparable;
+        self.unequal += usize::from(comparison.first_difference.is_some());
     }
-    let of = |chosen: &[usize]| Round::sum(chosen.iter().map(|&i| &rounds[i])).speedup();
-    Bootstrap::default().interval(rounds.len(), of)
+
+    /// Prompts whose output differs from plain decoding.
+    pub(crate) fn unequal(&self) -> usize {
+        self.unequal
+    }
+
+    /// The 95% interval of a ratio: percentiles over resampled prompts, since a round adds none.
+    fn interval(&self, ratio: impl Fn(&Round) -> Option<f64>) -> Option<(f64, f64)> {
+        let of = |chosen: &[usize]| {
+            let sum = Round::sum(chosen.iter().map(|&i| &self.prompts[i]));
+            ratio(&sum).unwrap_or(f64::NAN)
+        };
+        let enough = self.prompts.len() >= FEWEST;
+        enough.then(|| Bootstrap::default().interval(self.prompts.len(), of))?
+    }
+
+    /// Whether the outputs are equal, and how fast they came.
+    pub(crate) fn line(&self) -> String {
+        let prompts = self.prompts.len();
+        let equality = match self.unequal {
+            _ if !self.comparable => "samples, not compared with plain decoding".to_owned(),
+            0 => "equal to plain decoding".to_owned(),
+            n => format!("DIFFERENT from plain decoding on {n} of {prompts} prompts"),
+        };
+        let sum = Round::sum(&self.prompts);
+        let by_wall = self.interval(|round| Some(round.speedup()));
+        let by_cpu = || self.interval(Round::cpu_speedup);
+        let cpu = sum.cpu_speedup().map_or_else(String::new, |cpu| {
+            format!(", {cpu:.2}{} by CPU time", bracketed(by_cpu()))
+        });
+        let mut evidence = match (by_wall, prompts) {
+            (Some(_), prompts) => format!("95% intervals over {prompts} prompts"),
+            (None, 1) => "one prompt".to_owned(),
+            (None, prompts) => format!("{prompts} prompts"),
+        };
+        if self.rounds > 1 {
+            evidence += &format!(", {} rounds", self.rounds);
+        }
+        if by_wall.is_some_and(|(_, high)| high < 1.0) {
+            evidence += "; slower: draft fewer tokens, or use cheaper drafters";
+        }
+        let (speedup, of_wall) = (sum.speedup(), bracketed(by_wall));
+        format!("{equality}, {speedup:.2} × as fast{of_wall}{cpu} ({evidence})")
+    }
+
+    /// What else should be known of the speed.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let prompts = self.prompts.len();
+        let below = self.below_plain().filter(|_| prompts > 1);
+        let below = below.map(|(below, (worst, least))| {
+            format!(
+                "{below} of {prompts} prompts slower than plain decoding by CPU time; the worst, \
+                 answer {}: {least:.2} ×",
+                worst + 1
+            )
+        });
+        below.into_iter().chain(self.doubt()).collect()
+    }
+
+    /// By CPU time, the number of prompts below plain decoding, and the slowest one, from 0.
+    fn below_plain(&self) -> Option<(usize, (usize, f64))> {
+        let ratios = self.prompts.iter().map(Round::cpu_speedup);
+        let ratios = ratios.collect::<Option<Vec<_>>>()?;
+        let below = ratios.iter().filter(|ratio| **ratio < 1.0).count();
+        let worst = ratios.into_iter().enumerate();
+        Some((below, worst.min_by(|(_, a), (_, b)| a.total_cmp(b))?))
+    }
+
+    /// Why a speed cannot be believed: decoding that takes a forward for so many tokens is not
+    /// faster than so many times plain decoding, which takes one for each.
+    fn doubt(&self) -> Option<String> {
+        let sum = Round::sum(&self.prompts);
+        let speedup = sum.cpu_speedup().unwrap_or(0.0).max(sum.speedup());
+        let most = sum.own.tokens_per_forward();
+        (speedup > most + 0.005).then(|| {
+            format!(
+                "questionable: {speedup:.2} × as fast by {most:.2} tokens per forward, which is the \
+                 most that drafts can give; plain decoding was disturbed, or the texts are too few \
+                 or too short to be timed"
+            )
+        })
+    }
+}
+
+impl Serialize for Comparisons {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sum = Round::sum(&self.prompts);
+        let below = self.below_plain();
+        json!({
+            "prompts": self.prompts.len(),
+            "rounds": self.rounds,
+            "equal_to_plain": self.comparable.then(|| self.prompts.len() - self.unequal),
+            "mean_acceptance_length": sum.own.tokens_per_forward(),
+            "speedup": sum.speedup(),
+            "speedup_interval": self.interval(|round| Some(round.speedup())),
+            "cpu_speedup": sum.cpu_speedup(),
+            "cpu_speedup_interval": self.interval(Round::cpu_speedup),
+            "prompts_below_plain": below.map(|(below, _)| below),
+            "worst_answer": below.map(|(_, (worst, _))| worst + 1),
+            "worst_cpu_speedup": below.map(|(_, (_, least))| least),
+            "questionable": self.doubt(),
+        })
+        .serialize(serializer)
+    }
+}
+
+/// An interval behind its figure.
+fn bracketed(interval: Option<(f64, f64)>) -> String {
+    interval.map_or_else(String::new, |(low, high)| format!(" [{low:.2}, {high:.2}]"))
 }
 
 /// Index of the first token that differs.
@@ -159,6 +302,8 @@ mod tests {
     fn round(milliseconds: u64, plain: u64) -> Round {
         let side = |milliseconds| Side {
             tokens: 10,
+            forwards: 5,
+            prefill_rows: 3,
             wall: Duration::from_millis(milliseconds),
             cpu: Some(Duration::from_millis(2 * milliseconds + 1)),
         };
@@ -179,15 +324,57 @@ mod tests {
         assert_eq!((sum.cpu_speedup(), sum.plain.cpu), (None, None));
     }
 
+    /// Prompts of one round, or of the same round several times.
+    fn compared(rounds: &[Round], times: usize) -> Comparisons {
+        Comparisons {
+            prompts: rounds
+                .iter()
+                .map(|one| Round::sum(vec![one; times]))
+                .collect(),
+            rounds: times,
+            comparable: true,
+            unequal: 0,
+        }
+    }
+
+    fn by_wall(comparisons: &Comparisons) -> Option<(f64, f64)> {
+        comparisons.interval(|round| Some(round.speedup()))
+    }
+
     #[test]
-    fn few_rounds_have_no_interval_and_many_have_one_around_the_speedup() {
+    fn few_prompts_have_no_interval_and_many_have_one_around_the_speedup() {
         let rounds: Vec<Round> = (0..8).map(|i| round(100, 200 + 10 * i)).collect();
-        assert!(interval(&rounds[..FEWEST - 1]).is_none());
-        let (low, high) = interval(&rounds).unwrap();
+        assert!(by_wall(&compared(&rounds[..FEWEST - 1], 1)).is_none());
+        let (low, high) = by_wall(&compared(&rounds, 1)).unwrap();
         let speedup = Round::sum(&rounds).speedup();
         assert!((speedup - 2.35).abs() < 1e-9);
         assert!(2.0 < low && low < speedup && speedup < high && high < 2.7);
-        let same = interval(&[round(100, 150); 5]).unwrap();
+        let same = by_wall(&compared(&[round(100, 150); 5], 1)).unwrap();
         assert!((same.0 - 1.5).abs() < 1e-9 && (same.1 - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rounds_are_no_prompts_and_narrow_no_interval() {
+        let rounds: Vec<Round> = (0..8).map(|i| round(100, 200 + 10 * i)).collect();
+        let (once, often) = (compared(&rounds, 1), compared(&rounds, 50));
+        let (one, other) = (by_wall(&once).unwrap(), by_wall(&often).unwrap());
+        assert!((one.0 - other.0).abs() < 1e-9 && (one.1 - other.1).abs() < 1e-9);
+        assert!(often.line().contains("over 8 prompts, 50 rounds"));
+        let alone = compared(&rounds[..1], 50);
+        assert_eq!(by_wall(&alone), None);
+        assert!(alone.line().ends_with("(one prompt, 50 rounds)"));
+    }
+
+    #[test]
+    fn slow_prompts_are_counted_and_speeds_without_a_reason_questioned() {
+        let comparisons = compared(&[round(100, 150), round(200, 100), round(100, 90)], 1);
+        let remarks = comparisons.remarks();
+        assert_eq!(remarks.len(), 1, "{remarks:?}");
+        assert!(remarks[0].starts_with("2 of 3 prompts slower"));
+        assert!(remarks[0].ends_with("the worst, answer 2: 0.50 ×"));
+        // Ten tokens in five forwards are at most twice as fast.
+        assert_eq!(compared(&[round(100, 200)], 1).doubt(), None);
+        let doubt = compared(&[round(100, 210)], 1).doubt().unwrap();
+        assert!(doubt.contains("2.10 × as fast by 2.00 tokens per forward"));
     }
 }

@@ -1,12 +1,14 @@
 //! The machine-readable record of a generation; field names follow vLLM where it has them.
 
+use std::time::Duration;
+
 use cascade_engine::GenerationOutput;
 use cascade_eval::Ending;
 use cascade_eval::Mark;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::comparison::{Comparison, Round, interval};
+use crate::comparison::{Comparison, Round};
 use crate::inputs::{Input, Question};
 use crate::show;
 
@@ -51,12 +53,33 @@ struct ComparisonRecord {
     /// where the system does not tell.
     #[serde(flatten)]
     cpu: Option<CpuRecord>,
-    /// How often the prompt was asked both ways, if more than once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rounds: Option<usize>,
-    /// 95% interval of the speedup, if there are enough rounds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speedup_interval: Option<[f64; 2]>,
+    /// Each round, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rounds: Vec<RoundRecord>,
+}
+
+/// What the prompt took in one round.
+#[derive(Serialize)]
+struct RoundRecord {
+    num_spec_steps: usize,
+    prefill_rows: u64,
+    wall_seconds: f64,
+    cpu_seconds: Option<f64>,
+    plain_wall_seconds: f64,
+    plain_cpu_seconds: Option<f64>,
+}
+
+impl From<&Round> for RoundRecord {
+    fn from(Round { own, plain }: &Round) -> Self {
+        Self {
+            num_spec_steps: own.forwards,
+            prefill_rows: own.prefill_rows,
+            wall_seconds: own.wall.as_secs_f64(),
+            cpu_seconds: own.cpu.as_ref().map(Duration::as_secs_f64),
+            plain_wall_seconds: plain.wall.as_secs_f64(),
+            plain_cpu_seconds: plain.cpu.as_ref().map(Duration::as_secs_f64),
+        }
+    }
 }
 
 /// CPU time, summed over rounds.
@@ -103,8 +126,10 @@ impl<'a> Record<'a> {
                 plain_tokens_per_second: comparison.plain.tokens_per_second(),
                 speedup: Round::sum(&comparison.rounds).speedup(),
                 cpu: CpuRecord::new(&comparison.rounds),
-                rounds: Some(comparison.rounds.len()).filter(|&rounds| rounds > 1),
-                speedup_interval: interval(&comparison.rounds).map(|(low, high)| [low, high]),
+                rounds: match &comparison.rounds[..] {
+                    [_] => Vec::new(),
+                    rounds => rounds.iter().map(RoundRecord::from).collect(),
+                },
             }),
         }
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use cascade_config::Batch;
+use cascade_config::{Batch, ModelPool};
 use cascade_core::fs::Existing;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
 use clap::{Args, ValueEnum};
@@ -18,12 +18,13 @@ use clap::{Args, ValueEnum};
 use self::printer::AnswerPrinter;
 use crate::args::{InputArgs, JobArgs, batch_size};
 use crate::at_most;
-use crate::comparison::{Comparison, Timed};
+use crate::comparison::{Comparison, Comparisons, Timed};
 use crate::exit::ExitCode;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::job::Job;
 use crate::outputs::{self, Printed};
+use crate::progress::Progress;
 use crate::show::{self, Totals};
 use crate::stdin;
 use crate::templates::PromptText;
@@ -52,7 +53,9 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "no_speculation")]
     compare: bool,
 
-    /// Ask every prompt N times both ways, for an interval of the speedup.
+    /// Ask every prompt N times both ways, each round with new sessions and drafters that know
+    /// nothing of it: less noise in its times. Surer speedups take more prompts, over which
+    /// intervals are.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "compare", value_parser = at_most(1000))]
     rounds: usize,
 
@@ -66,7 +69,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 
-    /// Print one JSON object per prompt and nothing else.
+    /// Print one JSON object per prompt and nothing else; with --compare, a last one of all
+    /// prompts.
     #[arg(long)]
     json: bool,
 
@@ -124,14 +128,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 /// What answers prompts, ready to begin.
-enum Answering {
-    OneByOne(Box<Runner>),
+enum Answering<'a> {
+    OneByOne(Box<Runner<'a>>),
     Together(Box<(Batch, Options)>),
 }
 
-impl Answering {
+impl<'a> Answering<'a> {
     /// Loads the models.
-    fn new(args: &RunArgs, job: &Job) -> Result<Self> {
+    fn new(args: &RunArgs, job: &'a Job) -> Result<Self> {
         let pool = job.pool();
         let options = job.options().with_speculation(!args.no_speculation);
         if args.batch.get() > 1 {
@@ -141,32 +145,25 @@ impl Answering {
         }
         let cascade = job.assemble(&pool)?.cascade;
         job.say_recommended(&pool)?;
-        let plain = if args.compare {
-            Some(job.assemble_as(&pool, &job.config.plain())?.cascade)
-        } else {
-            None
-        };
         let coupled = job.config.target.rule == Rule::Coupled;
-        let mut runner = Runner {
-            cascade,
-            plain,
+        let runner = Runner {
+            sides: Sides::new(cascade, job, args.compare.then_some(&pool))?,
+            job,
+            pool,
             comparable: options.decoding.is_greedy() || coupled,
             seed: options.seed,
             rounds: args.rounds,
             options,
         };
-        if args.compare {
-            runner.warm_up()?;
-        }
         remark(&args.job.input, job);
         Ok(Self::OneByOne(Box::new(runner)))
     }
 }
 
 fn status(args: &RunArgs, totals: &Totals, inputs: &[Input]) -> ExitCode {
-    match totals.unequal() {
+    match totals.compared().map_or(0, Comparisons::unequal) {
         _ if interrupt::requested() => {
-            say_interrupted(&args.job.input, totals, inputs);
+            say_interrupted(args, totals, inputs);
             interrupt::status()
         }
         0 => ExitCode::SUCCESS,
@@ -193,12 +190,15 @@ fn remark(input: &InputArgs, job: &Job) {
 }
 
 /// How to go on after Ctrl-C.
-fn say_interrupted(args: &InputArgs, totals: &Totals, inputs: &[Input]) {
+fn say_interrupted(args: &RunArgs, totals: &Totals, inputs: &[Input]) {
+    let input = &args.job.input;
     let turns: usize = inputs.iter().map(Input::turns).sum();
     let answers = totals.prompts();
     // The last answer is cut short.
-    let next = args.offset + answers.saturating_sub(1);
-    let cure = if turns == inputs.len() && turns > 1 && args.sample.is_none() {
+    let next = input.offset + answers.saturating_sub(1);
+    let cure = if args.rounds > 1 && answers == turns {
+        format!(", or not all of {} rounds", args.rounds)
+    } else if turns == inputs.len() && turns > 1 && input.sample.is_none() {
         format!("; go on with --offset {next}")
     } else {
         String::new()
@@ -216,10 +216,26 @@ pub(crate) fn set_colors(color: Color) {
     }
 }
 
-struct Runner {
+/// The answer to a prompt.
+struct Answer<'a> {
+    question: Question<'a>,
+    generation: GenerationOutput,
+    comparison: Option<Comparison>,
+}
+
+/// A cascade, and what it is compared with.
+struct Sides {
     cascade: Cascade,
     /// The target alone, with its own session: neither side benefits from the other's cache.
     plain: Option<Cascade>,
+}
+
+struct Runner<'a> {
+    job: &'a Job,
+    /// The models, which stay loaded from round to round.
+    pool: ModelPool,
+    /// The sessions and drafters of this round.
+    sides: Sides,
     options: Options,
     /// Whether the text is that of plain decoding with the same seed.
     comparable: bool,
@@ -229,89 +245,137 @@ struct Runner {
     rounds: usize,
 }
 
-impl Runner {
-    fn warm_up(&mut self) -> Result<()> {
-        let options = Options::default().with_max_new_tokens(WARM_UP_TOKENS);
-        for cascade in std::iter::once(&mut self.cascade).chain(&mut self.plain) {
-            let begun = Instant::now();
-            let mut generation = cascade.start("Hello", &options)?;
-            while begun.elapsed() < WARM_UP && generation.step()?.is_some() {}
-        }
-        Ok(())
-    }
-
-    /// Asks all inputs, and prints each answer while it comes.
+impl Runner<'_> {
+    /// Asks all inputs, and prints each answer while it comes; then again in further rounds.
     fn ask(&mut self, inputs: &[Input], printer: &mut AnswerPrinter<'_>) -> Result<()> {
         if self.options.speculate {
-            printer.legend(&self.cascade.level_names())?;
+            printer.legend(&self.sides.cascade.level_names())?;
         }
+        let mut answers = Vec::new();
         for (index, input) in inputs.iter().enumerate() {
             if interrupt::requested() {
                 break;
             }
             ask_turns(input, index, |question| {
                 printer.heading(&question)?;
-                let (generation, comparison) =
-                    self.answer(&question, &mut |event| printer.event(event))?;
-                printer.answered(&question, &generation, comparison.as_ref())?;
-                Ok(generation.text.unwrap_or_default())
+                let answer = self.answer(question, &mut |event| printer.event(event))?;
+                printer.answered(&answer)?;
+                let text = answer.generation.text.clone().unwrap_or_default();
+                if self.rounds > 1 {
+                    answers.push(answer);
+                } else {
+                    printer.count(&answer)?;
+                }
+                Ok(text)
             })?;
+        }
+        self.ask_again(&mut answers)?;
+        answers.iter().try_for_each(|answer| printer.count(answer))
+    }
+
+    /// Asks the same prompts in further rounds, each of new sessions and drafters.
+    fn ask_again(&mut self, answers: &mut [Answer<'_>]) -> Result<()> {
+        let further = (self.rounds - 1) * answers.len();
+        let mut progress = Progress::new(further, "answers of further rounds");
+        for round in 1..self.rounds {
+            if interrupt::requested() {
+                break;
+            }
+            let cascade = self.job.assemble_as(&self.pool, &self.job.config)?.cascade;
+            self.sides = Sides::new(cascade, self.job, Some(&self.pool))?;
+            for answer in &mut *answers {
+                let asked = self.both_ways(&answer.question, round, &mut unless_interrupted)?;
+                let (generation, Some(plain)) = asked else {
+                    break;
+                };
+                if let Some(comparison) = &mut answer.comparison {
+                    comparison.add(&generation, &plain);
+                }
+                progress.step();
+            }
         }
         Ok(())
     }
 
-    /// Generates, and also decodes plainly if --compare: before on odd prompts and after on even
-    /// ones, so that a machine whose speed drifts favours neither. Further rounds follow, each in
-    /// the other order.
-    fn answer(
+    /// Generates, and also decodes plainly if --compare.
+    fn answer<'q>(
         &mut self,
-        question: &Question<'_>,
+        question: Question<'q>,
         on_event: &mut OnEvent<'_>,
-    ) -> Result<(GenerationOutput, Option<Comparison>)> {
-        self.options.seed = question.seed(self.seed);
-        let plain_first = (question.index + question.turn) % 2 == 1;
-        let (generation, plain) = self.round(question, plain_first, on_event)?;
-        let mut comparison =
-            plain.map(|plain| Comparison::new(&generation, plain, self.comparable));
-        if let Some(comparison) = &mut comparison {
-            for round in 1..self.rounds {
-                match self.round(question, round % 2 == 1, &mut unless_interrupted)? {
-                    (generation, Some(plain)) => comparison.add(&generation, &plain),
-                    (_, None) => break,
-                }
-            }
-        }
-        Ok((generation.generation, comparison))
+    ) -> Result<Answer<'q>> {
+        let (generation, plain) = self.both_ways(&question, 0, on_event)?;
+        let comparison = plain.map(|plain| Comparison::new(&generation, plain, self.comparable));
+        Ok(Answer {
+            question,
+            generation: generation.generation,
+            comparison,
+        })
     }
 
-    /// A generation, and plain decoding before or after it if that is compared with and Ctrl-C has
-    /// ended neither.
-    fn round(
+    /// A generation, and plain decoding if that is compared with and Ctrl-C has ended neither:
+    /// before it on odd prompts and after it on even ones, in the next round the other way round,
+    /// so that a machine whose speed drifts favours neither.
+    fn both_ways(
         &mut self,
         question: &Question<'_>,
-        plain_first: bool,
+        round: usize,
         on_event: &mut OnEvent<'_>,
     ) -> Result<(Timed, Option<Timed>)> {
-        let prompt = &question.prompt;
-        let before = self.plainly(prompt, plain_first)?;
-        let tokens = prompt.encode(&self.cascade)?;
+        self.options.seed = question.seed(self.seed);
+        let plain_first = (question.index + question.turn + round) % 2 == 1;
+        let (sides, prompt) = (&mut self.sides, &question.prompt);
+        let before = sides.plainly(prompt, &self.options, plain_first)?;
+        let tokens = prompt.encode(&sides.cascade)?;
         let generation = Timed::of(|| {
-            self.cascade
+            sides
+                .cascade
                 .start_tokens(&tokens, &self.options)
                 .and_then(|generation| generation.run_with(on_event))
                 .with_context(|| question.place())
         })?;
-        let after = self.plainly(prompt, !plain_first)?;
+        let after = sides.plainly(prompt, &self.options, !plain_first)?;
         let plain = before.or(after).filter(|_| !interrupt::requested());
         Ok((generation, plain))
     }
+}
 
-    fn plainly(&mut self, prompt: &PromptText, now: bool) -> Result<Option<Timed>> {
+impl Sides {
+    /// A cascade, and the target alone if a pool to compare with it is given: both warm, and
+    /// without a text to draft from.
+    fn new(cascade: Cascade, job: &Job, compared: Option<&ModelPool>) -> Result<Self> {
+        let plain = compared.map(|pool| job.assemble_as(pool, &job.config.plain()));
+        let mut sides = Self {
+            cascade,
+            plain: plain.transpose()?.map(|plain| plain.cascade),
+        };
+        if compared.is_some() {
+            sides.warm_up()?;
+        }
+        Ok(sides)
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        let options = Options::default().with_max_new_tokens(WARM_UP_TOKENS);
+        for cascade in std::iter::once(&mut self.cascade).chain(&mut self.plain) {
+            let begun = Instant::now();
+            let mut generation = cascade.start("Hello", &options)?;
+            while begun.elapsed() < WARM_UP && generation.step()?.is_some() {}
+            drop(generation);
+            cascade.forget_texts();
+        }
+        Ok(())
+    }
+
+    fn plainly(
+        &mut self,
+        prompt: &PromptText,
+        options: &Options,
+        now: bool,
+    ) -> Result<Option<Timed>> {
         let Some(plain) = self.plain.as_mut().filter(|_| now) else {
             return Ok(None);
         };
         let tokens = prompt.encode(plain)?;
-        let options = &self.options;
         Timed::of(|| {
             Ok(plain
                 .start_tokens(&tokens, options)?

@@ -11,7 +11,7 @@ use cascade_engine::{Finish, GenerationOutput, ModelUsage};
 use cascade_eval::Mark;
 use cascade_eval::{Ending, Endings, Marks};
 
-use crate::comparison::{Comparison, Round, interval};
+use crate::comparison::{Comparison, Comparisons};
 use crate::inputs::Question;
 use crate::terminal::Out;
 
@@ -104,14 +104,7 @@ pub(crate) struct Totals {
     accepted: usize,
     wall: Duration,
     calls: Vec<(String, u64)>,
-    compared: Option<Compared>,
-}
-
-#[derive(Default)]
-struct Compared {
-    rounds: Vec<Round>,
-    comparable: bool,
-    unequal: usize,
+    compared: Option<Comparisons>,
 }
 
 impl Totals {
@@ -130,10 +123,8 @@ impl Totals {
         self.wall += generation.wall;
         self.add_calls(&generation.models);
         if let Some(comparison) = comparison {
-            let compared = self.compared.get_or_insert_with(Compared::default);
-            compared.rounds.extend(&comparison.rounds);
-            compared.comparable = comparison.comparable;
-            compared.unequal += usize::from(comparison.first_difference.is_some());
+            let compared = self.compared.get_or_insert_default();
+            compared.add(comparison);
         }
     }
 
@@ -159,11 +150,9 @@ impl Totals {
         self.prompts
     }
 
-    /// Prompts whose output differs from plain decoding.
-    pub(crate) fn unequal(&self) -> usize {
-        self.compared
-            .as_ref()
-            .map_or(0, |compared| compared.unequal)
+    /// How the answers compare with plain decoding, if they were compared.
+    pub(crate) fn compared(&self) -> Option<&Comparisons> {
+        self.compared.as_ref()
     }
 
     /// What there is to say, in short lines: right answers, speed, the comparison with plain
@@ -171,13 +160,14 @@ impl Totals {
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.marked().into_iter().collect();
         lines.extend(self.short());
+        lines.extend(self.compared.iter().flat_map(Comparisons::remarks));
         lines.push(self.call_list());
         lines
     }
 
     /// A line of totals without answers and calls.
     pub(crate) fn short(&self) -> Vec<String> {
-        let compared = self.compared.as_ref().map(|of| self.comparison(of));
+        let compared = self.compared.as_ref().map(Comparisons::line);
         [self.speed()].into_iter().chain(compared).collect()
     }
 
@@ -222,35 +212,6 @@ impl Totals {
             .map(|(name, calls)| format!("{name} {calls}"))
             .collect();
         format!("calls: {}", calls.join(", "))
-    }
-
-    fn comparison(&self, compared: &Compared) -> String {
-        let equality = match compared.unequal {
-            _ if !compared.comparable => "samples, not compared with plain decoding".to_owned(),
-            0 => "equal to plain decoding".to_owned(),
-            n => format!(
-                "DIFFERENT from plain decoding on {n} of {} prompts",
-                self.prompts
-            ),
-        };
-        let sum = Round::sum(&compared.rounds);
-        let speedup = sum.speedup();
-        let evidence = match (interval(&compared.rounds), compared.rounds.len()) {
-            (Some((low, high)), rounds) => {
-                let verdict = if high < 1.0 {
-                    "; slower: draft fewer tokens, or use cheaper drafters"
-                } else {
-                    ""
-                };
-                format!("95% interval {low:.2} to {high:.2}, {rounds} rounds{verdict}")
-            }
-            (None, 1) => "one run; --rounds 5 shows how sure".to_owned(),
-            (None, runs) => format!("{runs} runs; --rounds 5 shows how sure"),
-        };
-        let cpu = sum
-            .cpu_speedup()
-            .map_or_else(String::new, |cpu| format!(", {cpu:.2} by CPU time"));
-        format!("{equality}, {speedup:.2} × as fast{cpu} ({evidence})")
     }
 }
 

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result};
 use cascade_config::Batch;
-use cascade_engine::{Cascade, GenerationOutput, Options};
+use cascade_engine::{Cascade, Options};
 
-use super::{AnswerPrinter, ask_turns, unless_interrupted};
-use crate::inputs::{Input, Question};
+use super::{Answer, AnswerPrinter, ask_turns, unless_interrupted};
+use crate::inputs::Input;
 use crate::interrupt;
 
 /// Asks all inputs, and prints answers as soon as they and all before them are there.
@@ -18,11 +18,12 @@ pub(super) fn ask(
     printer: &mut AnswerPrinter<'_>,
 ) -> Result<()> {
     let numbered: Vec<(usize, &Input)> = inputs.iter().enumerate().collect();
-    let mut print = |answers: Vec<(Question<'_>, GenerationOutput)>| -> Result<()> {
-        for (question, generation) in &answers {
-            printer.heading(question)?;
-            printer.text(generation)?;
-            printer.answered(question, generation, None)?;
+    let mut print = |answers: Vec<Answer<'_>>| -> Result<()> {
+        for answer in &answers {
+            printer.heading(&answer.question)?;
+            printer.text(&answer.generation)?;
+            printer.answered(answer)?;
+            printer.count(answer)?;
         }
         Ok(())
     };
@@ -47,7 +48,7 @@ fn answers<'a>(
     input: &'a Input,
     index: usize,
     options: &Options,
-) -> Result<Vec<(Question<'a>, GenerationOutput)>> {
+) -> Result<Vec<Answer<'a>>> {
     let mut answers = Vec::new();
     ask_turns(input, index, |question| {
         let options = options.clone().with_seed(question.seed(options.seed));
@@ -57,7 +58,11 @@ fn answers<'a>(
             .and_then(|started| started.run_with(unless_interrupted))
             .with_context(|| question.place())?;
         let text = generation.text.clone().unwrap_or_default();
-        answers.push((question, generation));
+        answers.push(Answer {
+            question,
+            generation,
+            comparison: None,
+        });
         Ok(text)
     })?;
     Ok(answers)

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use cascade_engine::{Event, GenerationOutput};
+use serde_json::json;
 
-use super::{RunArgs, ending, show_event};
-use crate::comparison::Comparison;
+use super::{Answer, RunArgs, ending, show_event};
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::record::{Record, with_carried_fields};
@@ -92,18 +92,10 @@ impl<'a> AnswerPrinter<'a> {
     }
 
     /// Prints what there is to know of an answer, below its text.
-    pub(super) fn answered(
-        &mut self,
-        question: &Question<'_>,
-        generation: &GenerationOutput,
-        comparison: Option<&Comparison>,
-    ) -> Result<()> {
+    pub(super) fn answered(&mut self, answer: &Answer<'_>) -> Result<()> {
         std::mem::replace(&mut self.written, Ok(()))?;
-        if self.json {
-            let record = Record::new(question, generation, comparison);
-            let record = with_carried_fields(question.input, &record)?;
-            terminal::write_json(&mut self.out, &record)?;
-        } else {
+        let (question, generation) = (&answer.question, &answer.generation);
+        if !self.json {
             writeln!(self.out, "{}", ending(generation))?;
         }
         if !self.quiet {
@@ -114,11 +106,23 @@ impl<'a> AnswerPrinter<'a> {
                 show::dim_lines(&mut self.out, &[remark])?;
             }
             if self.several {
-                let lines = Totals::of(generation, comparison).short();
+                let lines = Totals::of(generation, answer.comparison.as_ref()).short();
                 show::dim_lines(&mut self.out, &lines)?;
             }
         }
-        self.out.flush()?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Counts an answer of which all rounds are done, and prints its record.
+    pub(super) fn count(&mut self, answer: &Answer<'_>) -> Result<()> {
+        let (question, generation) = (&answer.question, &answer.generation);
+        let comparison = answer.comparison.as_ref();
+        if self.json {
+            let record = Record::new(question, generation, comparison);
+            let record = with_carried_fields(question.input, &record)?;
+            terminal::write_json(&mut self.out, &record)?;
+            self.out.flush()?;
+        }
         self.totals.add(generation, comparison);
         self.totals.mark(question, generation);
         Ok(())
@@ -130,6 +134,10 @@ impl<'a> AnswerPrinter<'a> {
             terminal::note(format_args!("no prompt was asked: the selection is empty"));
         } else if !self.quiet {
             show::total(&mut self.out, &self.totals, self.several)?;
+        }
+        if let Some(compared) = self.totals.compared().filter(|_| self.json) {
+            let compared = json!({ "compared": compared });
+            terminal::write_json(&mut self.out, &compared)?;
         }
         self.out.flush()?;
         Ok(self.totals)

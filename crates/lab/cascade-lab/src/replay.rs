@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cascade_config::{
-    AssembleOptions, Assembled, Assembly, Config, DeviceSpec, Overrides, ScheduleName,
-    StopRuleConfig,
+    AssembleOptions, Assembled, Assembly, Config, DeviceSpec, Overrides, ScheduleConfig,
+    ScheduleName, StopRuleConfig,
 };
 use cascade_engine::{Cascade, Options};
 use cascade_traces::trace::{
@@ -37,7 +37,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How much is drafted, overriding the configuration: `online` or `static`.
+    /// How much is drafted, overriding the configuration: `online`, which wants assumed costs, or
+    /// `static`.
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<ScheduleArg>,
 
@@ -84,6 +85,14 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let options = replay_options(&config, &trace)?;
     if args.assumed.is_asked_for() {
         return assumed::run(args, &config, &trace);
+    }
+    if config.schedule() == &ScheduleConfig::Online && !config.drafters().is_empty() {
+        bail!(
+            "{}: the online schedule drafts what pays, and forwards take no time in a replay: say \
+             what they cost, by --row-cost and --drafter-cost, by --row-times or by --costs, or fix \
+             drafts by a K matrix in a configuration (k: {{ matrix: … }}), the way for samples",
+            config.label
+        );
     }
     let assembled = assemble(args, &config, &trace)?;
     job::say(&assembled);
