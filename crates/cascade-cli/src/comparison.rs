@@ -42,18 +42,13 @@ impl Timed {
     }
 
     fn side(&self) -> Side {
-        let GenerationOutput {
-            tokens,
-            steps,
-            models,
-            wall,
-            ..
-        } = &self.generation;
+        let made = &self.generation;
+        let models = made.models.iter();
         Side {
-            tokens: tokens.len(),
-            forwards: steps.len(),
-            prefill_rows: models.iter().map(|model| model.usage.prefill_rows).sum(),
-            wall: *wall,
+            tokens: made.tokens.len(),
+            forwards: made.steps.len(),
+            prefill_rows: models.map(|model| model.usage.prefill_rows).sum(),
+            wall: made.wall,
             cpu: self.cpu,
         }
     }
@@ -71,10 +66,10 @@ pub(crate) struct Round {
 pub(crate) struct Side {
     pub(crate) tokens: usize,
     /// Forwards of the target.
-    pub(crate) forwards: usize,
+    forwards: usize,
     /// Rows of the prompt that were computed, by all models.
-    pub(crate) prefill_rows: u64,
-    pub(crate) wall: Duration,
+    prefill_rows: u64,
+    wall: Duration,
     pub(crate) cpu: Option<Duration>,
 }
 
@@ -140,6 +135,22 @@ impl Round {
     }
 }
 
+/// What the prompt took in one of several rounds.
+impl Serialize for Round {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let seconds = |cpu: Option<Duration>| cpu.map(|cpu| cpu.as_secs_f64());
+        json!({
+            "num_spec_steps": self.own.forwards,
+            "prefill_rows": self.own.prefill_rows,
+            "wall_seconds": self.own.wall.as_secs_f64(),
+            "cpu_seconds": seconds(self.own.cpu),
+            "plain_wall_seconds": self.plain.wall.as_secs_f64(),
+            "plain_cpu_seconds": seconds(self.plain.cpu),
+        })
+        .serialize(serializer)
+    }
+}
+
 impl Comparison {
     pub(crate) fn new(generation: &Timed, plain: Timed, comparable: bool) -> Self {
         Self {
@@ -167,7 +178,8 @@ pub(crate) struct Comparisons {
     /// Rounds of each prompt, but for Ctrl-C.
     rounds: usize,
     comparable: bool,
-    unequal: usize,
+    /// Prompts whose output differs from plain decoding.
+    pub(crate) unequal: usize,
 }
 
 impl Comparisons {
@@ -176,11 +188,6 @@ impl Comparisons {
         self.rounds = self.rounds.max(comparison.rounds.len());
         self.comparable = comparison.comparable;
         self.unequal += usize::from(comparison.first_difference.is_some());
-    }
-
-    /// Prompts whose output differs from plain decoding.
-    pub(crate) fn unequal(&self) -> usize {
-        self.unequal
     }
 
     /// The 95% interval of a ratio: percentiles over resampled prompts, since a round adds none.

@@ -1,7 +1,5 @@
 //! The machine-readable record of a generation; field names follow vLLM where it has them.
 
-use std::time::Duration;
-
 use cascade_engine::GenerationOutput;
 use cascade_eval::Ending;
 use cascade_eval::Mark;
@@ -54,32 +52,8 @@ struct ComparisonRecord {
     #[serde(flatten)]
     cpu: Option<CpuRecord>,
     /// Each round, if there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rounds: Vec<RoundRecord>,
-}
-
-/// What the prompt took in one round.
-#[derive(Serialize)]
-struct RoundRecord {
-    num_spec_steps: usize,
-    prefill_rows: u64,
-    wall_seconds: f64,
-    cpu_seconds: Option<f64>,
-    plain_wall_seconds: f64,
-    plain_cpu_seconds: Option<f64>,
-}
-
-impl From<&Round> for RoundRecord {
-    fn from(Round { own, plain }: &Round) -> Self {
-        Self {
-            num_spec_steps: own.forwards,
-            prefill_rows: own.prefill_rows,
-            wall_seconds: own.wall.as_secs_f64(),
-            cpu_seconds: own.cpu.as_ref().map(Duration::as_secs_f64),
-            plain_wall_seconds: plain.wall.as_secs_f64(),
-            plain_cpu_seconds: plain.cpu.as_ref().map(Duration::as_secs_f64),
-        }
-    }
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rounds: Option<Vec<Round>>,
 }
 
 /// CPU time, summed over rounds.
@@ -126,10 +100,7 @@ impl<'a> Record<'a> {
                 plain_tokens_per_second: comparison.plain.tokens_per_second(),
                 speedup: Round::sum(&comparison.rounds).speedup(),
                 cpu: CpuRecord::new(&comparison.rounds),
-                rounds: match &comparison.rounds[..] {
-                    [_] => Vec::new(),
-                    rounds => rounds.iter().map(RoundRecord::from).collect(),
-                },
+                rounds: Some(comparison.rounds.clone()).filter(|rounds| rounds.len() > 1),
             }),
         }
     }

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use self::printer::AnswerPrinter;
 use crate::args::{InputArgs, JobArgs, batch_size};
 use crate::at_most;
-use crate::comparison::{Comparison, Comparisons, Timed};
+use crate::comparison::{Comparison, Timed};
 use crate::exit::ExitCode;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
@@ -161,7 +161,8 @@ impl<'a> Answering<'a> {
 }
 
 fn status(args: &RunArgs, totals: &Totals, inputs: &[Input]) -> ExitCode {
-    match totals.compared().map_or(0, Comparisons::unequal) {
+    let compared = totals.compared.as_ref();
+    match compared.map_or(0, |compared| compared.unequal) {
         _ if interrupt::requested() => {
             say_interrupted(args, totals, inputs);
             interrupt::status()

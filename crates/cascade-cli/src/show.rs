@@ -104,7 +104,8 @@ pub(crate) struct Totals {
     accepted: usize,
     wall: Duration,
     calls: Vec<(String, u64)>,
-    compared: Option<Comparisons>,
+    /// How the answers compare with plain decoding, if they were compared.
+    pub(crate) compared: Option<Comparisons>,
 }
 
 impl Totals {
@@ -148,11 +149,6 @@ impl Totals {
     /// Answers so far.
     pub(crate) fn prompts(&self) -> usize {
         self.prompts
-    }
-
-    /// How the answers compare with plain decoding, if they were compared.
-    pub(crate) fn compared(&self) -> Option<&Comparisons> {
-        self.compared.as_ref()
     }
 
     /// What there is to say, in short lines: right answers, speed, the comparison with plain

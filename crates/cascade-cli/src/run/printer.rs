@@ -135,7 +135,7 @@ impl<'a> AnswerPrinter<'a> {
         } else if !self.quiet {
             show::total(&mut self.out, &self.totals, self.several)?;
         }
-        if let Some(compared) = self.totals.compared().filter(|_| self.json) {
+        if let Some(compared) = self.totals.compared.as_ref().filter(|_| self.json) {
             let compared = json!({ "compared": compared });
             terminal::write_json(&mut self.out, &compared)?;
         }
