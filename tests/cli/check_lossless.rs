@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{cascade, project};
 
@@ -116,6 +116,76 @@ fn a_test_without_power_says_so_and_fails() {
     assert_eq!(report["lossless"], false);
     assert_eq!(report["tested"], 0);
     assert!(report["prompts"][0]["p_value"].is_null());
+}
+
+fn certified(args: &[&str], status: i32) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("certificate.json");
+    let name = file.display().to_string();
+    let settings = ["--max-new-tokens", "16", "--certificate", &name];
+    let output = check_lossless(&[args, &settings].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{message}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.ends_with("\ncertified\n"), status == 0, "{said}");
+    let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(report["model"]["sha256"].as_str().unwrap().len(), 64);
+    report["certificate"].clone()
+}
+
+#[test]
+fn demos_are_certified_in_every_part() {
+    // Prompts of more than a page, which another session can take from the first.
+    let folder = tempfile::tempdir().unwrap();
+    let prompts = folder.path().join("prompts.jsonl");
+    let story = "Ann has 3 shells and finds 4 more. ".repeat(8);
+    let lines =
+        ["How many?", "Who?"].map(|end| json!({"prompt": format!("{story}{end}")}).to_string());
+    std::fs::write(&prompts, lines.join("\n")).unwrap();
+    let prompts = prompts.display().to_string();
+    for family in ["llama", "t5"] {
+        let model = format!("embedded:demo-{family}-small");
+        let settings = ["--prompts", &prompts, "--threads", "3", "--tokens", "2500"];
+        let found = certified(&[&["-m", &model], &settings[..]].concat(), 0);
+        assert_eq!(found["holds"], true);
+        // Of an encoder-decoder model, the answers are too short for a page.
+        let pages = "prefix: no page of 64 tokens of another session was read";
+        let left_out: &[_] = if family == "t5" { &[pages] } else { &[] };
+        assert_eq!(found["not_covered"], json!(left_out), "{family}");
+        assert_eq!(found["threads"], json!([1, 2]));
+        assert!(found["texts_per_forward"].as_f64().unwrap() > 4.0);
+        let parts = found["parts"].as_array().unwrap();
+        assert_eq!(parts.len(), 4 * 2);
+        let tokens: u64 = parts
+            .iter()
+            .map(|part| part["tokens"].as_u64().unwrap())
+            .sum();
+        assert!(tokens >= 2500 && found["tokens"] == tokens);
+        for part in parts {
+            assert_eq!(part["differences"], 0);
+            assert_eq!(part["bits"], 64 * part["tokens"].as_u64().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_certificate_says_what_it_does_not_cover() {
+    let model = ["-m", "embedded:demo-llama-target", "--threads", "1"];
+    let found = certified(&[&model[..], &["--seconds", "0"]].concat(), 1);
+    assert_eq!(
+        (&found["holds"], &found["tokens"]),
+        (&false.into(), &0.into())
+    );
+    let left_out = found["not_covered"].to_string();
+    for part in [
+        "drafts, greedy: not begun",
+        "threads: one computes",
+        "20000 of 20000 tokens",
+    ] {
+        assert!(left_out.contains(part), "{left_out}");
+    }
+    assert!(error(&["--certificate", "--tokens", "0"]).contains("1 or more"));
+    assert!(error(&["--certificate", "--samples", "9"]).contains("cannot be used with"));
 }
 
 /// Samples are those of plain decoding with the same seed, whatever drafts.

@@ -1,8 +1,10 @@
 //! `cascade check-lossless`: whether a configuration is lossless.
 
+mod certificate;
 mod show;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -64,12 +66,41 @@ pub(crate) struct CheckLosslessArgs {
     #[arg(long, value_name = "P", default_value_t = 0.001)]
     level: f64,
 
+    /// Certify that token ids and the bits of log probabilities are those of plain decoding: with
+    /// drafts, beside 31 others in shared forwards, after a prefix that is read, cached or another
+    /// session's, by 1 to all threads, greedy and by seed. Written to FILE as JSON, if there is
+    /// one. Without a prompt, asks word problems.
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        num_args = 0..=1,
+        conflicts_with_all = ["generations", "random_settings", "tolerance", "samples"]
+    )]
+    certificate: Option<Option<PathBuf>>,
+
+    /// With --certificate: tokens to compare. Texts have up to 128, or --max-new-tokens.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20_000,
+        requires = "certificate"
+    )]
+    tokens: u64,
+
+    /// With --certificate: begin nothing more after so many seconds [default: no limit].
+    #[arg(long, value_name = "N", requires = "certificate")]
+    seconds: Option<u64>,
+
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(args: &CheckLosslessArgs) -> Result<ExitCode> {
+pub(crate) fn run(mut args: CheckLosslessArgs) -> Result<ExitCode> {
+    if let Some(file) = args.certificate.take() {
+        return certificate::run(args, file);
+    }
+    let args = &args;
     check(args)?;
     let job = Job::new(&args.job)?;
     let pool = job.pool();

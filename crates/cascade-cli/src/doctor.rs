@@ -70,7 +70,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn version() -> String {
+pub(crate) fn version() -> String {
     match option_env!("CASCADE_COMMIT") {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),

@@ -114,10 +114,11 @@ enum Command {
     /// Greedy: every emitted token is re-scored by the target alone. Sampled (--temperature above
     /// 0): the same, and the text is compared with plain decoding of the same seed. With --samples,
     /// or a --rule other than coupled, many short generations are compared with the target's
-    /// enumerated distribution instead.
+    /// enumerated distribution instead. With --certificate, the bits of log probabilities are
+    /// compared too, however texts are computed.
     ///
     /// Exit status: 0 if lossless, 1 if not, 2 on error.
-    CheckLossless(CheckLosslessArgs),
+    CheckLossless(Box<CheckLosslessArgs>),
     /// Write and check configurations.
     Config {
         #[command(subcommand)]
@@ -175,7 +176,7 @@ impl CommandLine for Cli {
             Command::Run(args) => run::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Serve(args) => serve::run(&args),
-            Command::CheckLossless(args) => check_lossless::run(&args),
+            Command::CheckLossless(args) => check_lossless::run(*args),
             Command::Config { command } => config_check::run(&command),
             Command::Bench { command } => bench::run(&command),
             Command::Quantize(args) => quantize::run(&args),

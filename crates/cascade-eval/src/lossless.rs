@@ -7,10 +7,13 @@
 //! * [`Trial`]: a generation of a configuration, [with random settings](with_random_settings) if
 //!   the output is to be shown not to depend on them; [`Findings`] and [`Comparisons`] sum up what
 //!   both checks say of trials.
+//! * [`Certifier`]: whether token ids and the bits of log probabilities stay the same, whatever
+//!   drafts, in any company, after any prefix, by any number of threads.
 //!
-//! Both use a separate scorer of the target and are independent of the cascade: their only input
-//! from it is its tokens.
+//! The first two use a separate scorer of the target and are independent of the cascade: their only
+//! input from it is its tokens.
 
+mod certificate;
 mod comparisons;
 mod findings;
 mod random_settings;
@@ -20,6 +23,7 @@ mod tolerance;
 mod trial;
 
 pub use crate::cells::Cells;
+pub use certificate::{BitDifference, Certificate, Certifier, Checked};
 pub use comparisons::{Compared, Comparisons};
 pub use findings::{Finding, Findings};
 pub use random_settings::{settings, with_random_settings};

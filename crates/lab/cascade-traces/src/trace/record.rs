@@ -58,8 +58,8 @@ pub struct Record {
     /// drawn from and their probabilities, greatest first. Fewer than were asked for are all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Vec<Vec<(TokenId, f32)>>>,
-    /// Of drafters that were recorded with the output, by their names: how many tokens a forward
-    /// yields after the first token, after the second, and so on.
+    /// What drafters yield that were recorded with the output, by their names: how many tokens a
+    /// forward brings after the first token, after the second, and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub yields: BTreeMap<String, Vec<usize>>,
     /// Why the output ends.
