@@ -171,9 +171,8 @@ fn show(out: &mut impl Write, of: &Certificate, report: &Value) -> std::io::Resu
     let line = |name: String, [texts, tokens, bits, accepted, differ]: [String; 5]| {
         format!("{name:<16}{texts:>8}{tokens:>11}{bits:>13}{accepted:>11}{differ:>8}")
     };
-    let [name, dtype, digest] =
-        ["name", "dtype", "sha256"].map(|key| report["model"][key].as_str().unwrap_or_default());
-    writeln!(out, "{name} ({dtype}, sha256 {digest})\n")?;
+    let model = report["model"]["name"].as_str();
+    writeln!(out, "{}\n", model.unwrap_or_default())?;
     writeln!(out, "{}", line(String::new(), head))?;
     for part in &of.parts {
         let (tokens, bits) = (part.tokens, part.bits);

@@ -175,7 +175,14 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
     if args.json {
         terminal::write_json(&mut terminal::stdout(), &report)?
     } else {
-        print(&report, &replays, assumed)?
+        print(&report, &replays, assumed)?;
+        let records = trace.records.iter().skip(args.offset);
+        let records = records.take(replays.limit);
+        let limit = config.generation.max_new_tokens;
+        show_beside(
+            &mut terminal::stdout(),
+            &RecordedDrafters::of(records, limit),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -215,11 +222,7 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
     first.map_or(Ok(()), |way| {
         let mut outcomes = way.outcomes.iter();
         outcomes.try_for_each(|outcome| print_interval(&mut out, &way.name, outcome))
-    })?;
-    let records = replays.trace.records.iter();
-    let records = records.skip(replays.offset).take(replays.limit);
-    let limit = replays.config.generation.max_new_tokens;
-    show_beside(&mut out, &RecordedDrafters::of(records, limit))
+    })
 }
 
 /// What stands above the columns: the names of costs, and numbers of texts.
