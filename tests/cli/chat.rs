@@ -162,10 +162,14 @@ fn the_oldest_turns_make_room() {
     assert!(known.iter().all(|(_, prompt)| *prompt <= 1024), "{known:?}");
 }
 
+/// The base model ends the form of Vicuna at once.
 #[test]
-fn answers_that_are_cut_are_told() {
+fn empty_answers_are_told() {
     let text = chat(&[], "What is 2 + 3?\n");
-    assert!(text.contains("cut at 6 tokens: say \"go on\""), "{text}");
+    assert!(
+        text.contains("an empty answer: ") && text.contains("/temp 0.7"),
+        "{text}"
+    );
 }
 
 #[test]

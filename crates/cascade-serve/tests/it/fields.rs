@@ -176,6 +176,31 @@ fn what_asks_for_nothing_may_be_given() {
 }
 
 #[test]
+fn penalties_change_the_text_whatever_drafts() {
+    let server = Running::start();
+    let ask = |more: serde_json::Value| {
+        let body = json!({"prompt": QUESTION, "max_tokens": 24});
+        let answer = server.complete(&with(&body, &more));
+        answer["choices"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let plain = ask(json!({}));
+    for penalty in [
+        json!({"repetition_penalty": 1.5}),
+        json!({"presence_penalty": 2}),
+        json!({"frequency_penalty": 2, "temperature": 0.5, "seed": 3}),
+    ] {
+        let penalized = ask(penalty.clone());
+        assert_ne!(penalized, plain, "{penalty}");
+        let alone = with(&penalty, &json!({"speculation": {"enabled": false}}));
+        assert_eq!(ask(alone), penalized, "{penalty}");
+    }
+    assert_eq!(
+        ask(json!({"repetition_penalty": 1, "presence_penalty": 0.0})),
+        plain
+    );
+}
+
+#[test]
 fn prompts_and_answers_must_fit() {
     let server = Running::start_with(|options| options.limits.max_context = 40);
     let ask = |prompt: &str, tokens: usize| {
