@@ -154,13 +154,14 @@ fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums
 }
 
 /// Keeps the compiler from computing a sum in another order. It would gather what is added to each
-/// row's sum, which then are in memory instead of registers.
+/// row's sum, or go row by row, and then have sums or weights in memory instead of registers. So
+/// this is not `pure`: what has effects stays in its order.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn in_order(mut sum: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
     unsafe {
-        asm!("/* {0} */", inout(ymm_reg) sum, options(pure, nomem, nostack, preserves_flags))
+        asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags))
     };
     sum
 }
