@@ -2,7 +2,7 @@
 
 use std::arch::{asm, x86_64::*};
 
-use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch_all};
+use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch_all, prefetch_half};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4_0_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS,
@@ -160,9 +160,7 @@ fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums
 #[target_feature(enable = "avx2")]
 fn in_order(mut sum: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
-    unsafe {
-        asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags)) };
     sum
 }
 
@@ -203,12 +201,12 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let sign = _mm256_set1_epi8(-128);
     let ones = _mm256_set1_epi16(1);
     for (step, x) in panel.as_chunks::<Q8_0_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
         let scale = halves(step);
         let weights = &step[2 * WIDTH..];
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
             for i in 0..8 {
+                prefetch_half(&weights[64 * i..], h);
                 let weights = _mm256_xor_si256(vector(weights, 2 * i + h), sign);
                 let magnitudes = _mm256_abs_epi8(weights);
                 each_row!(R, r, {
@@ -230,7 +228,6 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     let ones = _mm256_set1_epi16(1);
     for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
         let scale = halves(step);
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
@@ -266,6 +263,7 @@ fn add_nibbles<const R: usize>(
     let together = if tops.is_some() { 2 } else { 4 };
     let mut pairs = [_mm256_setzero_si256(); R];
     for i in 0..4 {
+        prefetch_half(&packed[64 * i..], h);
         let [mut low, mut high] = nibbles(vector(packed, 2 * i + h));
         if let Some(bits) = tops {
             low = _mm256_or_si256(low, _mm256_and_si256(_mm256_slli_epi16::<4>(bits), fifth));
@@ -309,14 +307,17 @@ fn rows_with_minima<const R: usize, const STEP: usize>(
     let part_bytes = (STEP - Q4K_WEIGHTS) / 8;
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
-        prefetch_all(step);
+        prefetch_all(&step[..Q4K_WEIGHTS]);
         let (scale, offset) = (halves(step), halves(&step[2 * WIDTH..]));
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
             for part in 0..8 {
                 let packed = &step[Q4K_WEIGHTS + part * part_bytes..][..part_bytes];
                 let tops = match STEP {
-                    Q5K_STEP => Some(vector(&packed[Q4K_PART..], h)),
+                    Q5K_STEP => {
+                        prefetch_half(&packed[Q4K_PART..], h);
+                        Some(vector(&packed[Q4K_PART..], h))
+                    }
                     _ => None,
                 };
                 let factors = half_vector(&step[Q4K_FACTORS + part * WIDTH..][..WIDTH], 0);
@@ -359,12 +360,15 @@ fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     let high = _mm256_set1_epi8(0x30);
     for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
+        prefetch_all(&step[..Q6K_WEIGHTS]);
         let scale = halves(step);
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
             for part in 0..16 {
                 let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+                for i in 0..3 {
+                    prefetch_half(&packed[64 * i..], h);
+                }
                 let [a0, a1] = nibbles(vector(packed, h));
                 let [b0, b1] = nibbles(vector(packed, 2 + h));
                 let c = vector(packed, 4 + h);
