@@ -10,7 +10,7 @@ use cascade_eval::{ForwardBench, ForwardCost};
 /// What `bench` has in place of a command in such a process.
 pub(in crate::bench) const COMMAND: &str = "busy-until-stdin-ends";
 
-/// The least time of all forwards of a number of rows: so long that every process has had its turns.
+/// The least time of all forwards of a number of rows: every process has its turns in it.
 const SECONDS: f64 = 2.0;
 
 /// Processes that compute until this is dropped, or this process ends in whatever way.
