@@ -35,6 +35,23 @@ fn rows_of_several_texts_are_timed_in_one_forward() {
     assert!(message.contains("texts times positions"), "{message}");
 }
 
+#[test]
+fn forwards_are_timed_beside_busy_processes() {
+    let command = "bench model embedded:demo-t5-small --rows 1,2 --contexts 16 --json";
+    let command: Vec<&str> = command.split(' ').collect();
+    let measured = object(&[&command[..], &["--beside", "2"]].concat());
+    assert_eq!(measured["beside"], 2);
+    for forward in measured["forwards"].as_array().unwrap() {
+        let seconds = |name: &str| forward[name].as_f64().unwrap();
+        let speed = seconds("mean_seconds") / seconds("beside_mean_seconds");
+        assert!((seconds("beside_speed") / speed - 1.0).abs() < 1e-9);
+    }
+    let alone = object(&command);
+    assert!(alone["beside"].is_null() && alone["forwards"][0]["beside_speed"].is_null());
+    let message = error(&[&command[..], &["--beside", "0"]].concat());
+    assert!(message.contains("give 1 or more"), "{message}");
+}
+
 /// What benches/compare_logits.py reads, with the same weights on every device.
 #[test]
 fn logits_of_two_engines_are_those_of_the_same_weights() {

@@ -14,11 +14,18 @@ use crate::terminal::{self, Out};
 pub(crate) enum BenchCommand {
     /// Time a model's forwards by rows and context, relative to memory bandwidth.
     Model(model::ModelArgs),
+
+    /// Compute until standard input ends.
+    #[command(name = model::BUSY, hide = true)]
+    Busy,
 }
 
 pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
-    let BenchCommand::Model(args) = command;
-    model::run(args).map(|()| ExitCode::SUCCESS)
+    match command {
+        BenchCommand::Model(args) => model::run(args)?,
+        BenchCommand::Busy => model::busy(),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints measurements as text or as one JSON object.

@@ -5,10 +5,10 @@
 
 use cascade_core::exp::exp_clamped as exp;
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::cache::{KeysValues, KvPart, PAGE_SLOTS};
 use crate::kernels::Wide;
+use crate::threads::map;
 use crate::{Isa, arch, side_by_side, threads};
 
 /// Keys, and later values, that are read at a time: few enough to stay in the first cache.
@@ -17,8 +17,13 @@ const KEYS: usize = 64;
 // They lie in one page.
 const _: () = assert!(PAGE_SLOTS.is_multiple_of(KEYS));
 
-/// Queries that are compared with them at a time.
+/// Queries that are compared with them at a time: many, for which they are read once, or, if keys
+/// and values of a head stay in the second cache, so few that scores stay in the first.
 const QUERIES: usize = 64;
+const FEW_QUERIES: usize = 24;
+
+/// Bytes of keys and values that stay there.
+const IN_CACHE: usize = 1 << 18;
 
 /// What is added to the scores of rows and keys; −∞ hides a key from a row.
 #[derive(Clone, Copy, Debug)]
@@ -51,22 +56,16 @@ pub fn attend_texts(texts: Vec<TextAttention<'_>>, heads: usize, head_dim: usize
         .map(|text| Attention::new(text, heads, head_dim))
         .collect();
     let all = texts.iter().map(Attention::duration).sum();
-    threads::run(
-        all,
-        texts,
-        |texts| joined(texts.into_iter().map(|text| arch().dispatch(text))),
-        |texts| {
-            let pieces: Vec<Attention<'_>> =
-                texts.iter().flat_map(|text| text.pieces(all)).collect();
-            let pieces = pieces.into_par_iter().with_max_len(1);
-            let done: Vec<Vec<f32>> = pieces.map(|piece| arch().dispatch(piece)).collect();
-            let mut done = done.into_iter();
-            joined(texts.iter().map(|text| {
-                let pieces = done.by_ref().take(text.pieces(all).len());
-                side_by_side(pieces.collect(), text.rows)
-            }))
-        },
-    )
+    let threads = threads::waiting_threads(all);
+    let pieces: Vec<Attention<'_>> = texts
+        .iter()
+        .flat_map(|text| text.pieces(threads, all))
+        .collect();
+    let mut done = map(threads, pieces, |piece| arch().dispatch(piece)).into_iter();
+    joined(texts.iter().map(|text| {
+        let pieces = done.by_ref().take(text.pieces(threads, all).len());
+        side_by_side(pieces.collect(), text.rows)
+    }))
 }
 
 /// Rows of texts, one after the other; of a single one without a copy.
@@ -130,9 +129,13 @@ impl<'a> Attention<'a> {
 
     /// The heads of a text in pieces that threads take one at a time, where the attention of all
     /// texts takes `all` ns.
-    fn pieces(self, all: usize) -> impl ExactSizeIterator<Item = Self> {
+    fn pieces(self, threads: usize, all: usize) -> impl ExactSizeIterator<Item = Self> {
         let (_, heads) = self.heads;
-        let share = self.share(rayon::current_num_threads(), all);
+        let share = if threads > 1 {
+            self.share(threads, all)
+        } else {
+            heads
+        };
         (0..heads.div_ceil(share)).map(move |piece| Self {
             heads: (piece * share, heads.min((piece + 1) * share)),
             ..self
@@ -140,12 +143,13 @@ impl<'a> Attention<'a> {
     }
 
     /// How many heads a thread takes at a time: few, so that one that is busy with something else
-    /// holds up few; those that share a head of keys stay together if there are enough others, of
-    /// this text or of others.
+    /// holds up few; those that share a head of keys stay together if threads then have as many as
+    /// each other.
     fn share(&self, threads: usize, all: usize) -> usize {
         let (_, heads) = self.heads;
         let pieces = (4 * threads * self.duration()).div_ceil(all.max(1)).max(1);
-        if self.keys_values.heads() >= threads.min(pieces) {
+        let of_keys = self.keys_values.heads();
+        if of_keys.is_multiple_of(threads.min(pieces)) || of_keys >= 4 * threads {
             heads.div_ceil(pieces).next_multiple_of(self.group)
         } else {
             heads.div_ceil(threads)
@@ -200,6 +204,10 @@ impl WithSimd for Attention<'_> {
         let (first, end) = self.heads;
         let mut mixed = vec![0.0; rows * (end - first) * head_dim];
         let mut room = Room::default();
+        let at_once = match 2 * self.keys_values.count * head_dim * size_of::<f32>() {
+            0..=IN_CACHE => FEW_QUERIES,
+            _ => QUERIES,
+        };
         let mut start = first;
         while start < end {
             // Heads of queries that share one of keys.
@@ -208,7 +216,7 @@ impl WithSimd for Attention<'_> {
                 .flat_map(|head| (0..rows).map(move |row| (head, row)))
                 .map(|(head, row)| self.query(head, row))
                 .collect();
-            for queries in queries.chunks(QUERIES) {
+            for queries in queries.chunks(at_once) {
                 self.block(simd, start / group, queries, &mut room, &mut mixed);
             }
             start = stop;

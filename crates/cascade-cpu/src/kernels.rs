@@ -39,12 +39,23 @@ const SHORTLY_AHEAD: usize = 1 << 12;
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch(line: &[u8]) {
+    prefetch_half(line, 0);
+    prefetch_half(line, 1);
+}
+
+/// Asks for what comes long after a line, or shortly after it. Products are made while it is on its
+/// way, if so little is asked for at a time that they need not wait.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_half(line: &[u8], half: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
     let line = line.as_ptr().cast::<i8>();
     // SAFETY: hints read nothing, and never fault, wherever the address is.
     unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(AHEAD));
-        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(SHORTLY_AHEAD));
+        match half {
+            0 => _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(AHEAD)),
+            _ => _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(SHORTLY_AHEAD)),
+        }
     }
 }
 

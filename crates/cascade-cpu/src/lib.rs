@@ -39,7 +39,7 @@ pub use pointwise::{Activation, activate, rms_norm, rms_norm_in_place, rotate};
 pub use product::Linear;
 pub use quantize::quantize;
 pub use rows::{Softmax, entropy, first_maximum, greatest};
-pub use threads::start_threads;
+pub use threads::{lead, start_threads};
 
 /// Calls the closure with the widest vector instructions that this CPU has.
 fn vectorized<T>(run: impl pulp::NullaryFnOnce<Output = T>) -> T {

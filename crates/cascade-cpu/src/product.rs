@@ -1,19 +1,22 @@
 //! Products with weights.
 
+use std::ops::Range;
 use std::sync::Arc;
-
-use rayon::prelude::*;
 
 use crate::activations::{ActivationKind, Activations};
 use crate::format::WIDTH;
 use crate::kernels::{Sums, multiply};
 use crate::pointwise::{gate, gate_row};
 use crate::rounding::round_rows;
+use crate::threads::share;
 use crate::{Activation, Isa, Packed, threads, vectorized};
 
 /// Bytes of weights that a thread takes at a time: few enough to stay in its cache while blocks of
-/// rows are multiplied with them one after the other.
-const TASK: usize = 1 << 18;
+/// rows are multiplied with them one after the other, and to wait little for who has the last.
+const TASK: usize = 1 << 16;
+
+/// Pieces of a part that each thread has at least.
+const PIECES: usize = 4;
 
 /// Nanoseconds that a product takes a thread. Reading four bytes of weights takes as long as using
 /// a weight for some seven rows.
@@ -78,12 +81,9 @@ impl Linear {
         let product = Product::new(isa, &self.parts, input);
         let gated = match &self.bias {
             None => product.gated(activation),
-            Some(_) => None,
+            Some(_) => Err(product.sums()),
         };
-        gated.unwrap_or_else(|| {
-            let sums = self.with_biases(product.sums());
-            gate(&sums, self.outputs / 2, activation)
-        })
+        gated.unwrap_or_else(|sums| gate(&self.with_biases(sums), self.outputs / 2, activation))
     }
 
     /// [`forward`](Self::forward) with the kernels of an instruction set, for comparisons.
@@ -107,35 +107,31 @@ impl Linear {
     }
 }
 
-/// Panels of a part that lie one after the other.
-#[derive(Clone, Copy)]
-struct Panels<'a> {
-    part: &'a Packed,
-    activations: &'a Activations,
-    /// Number of the first one.
+/// What a thread takes at a time: panels of a part that lie one after the other.
+struct Piece {
+    part: usize,
+    /// The first panel.
     first: usize,
-}
-
-/// What a thread takes at a time: panels, and where their sums go.
-struct Task<'a> {
-    panels: Panels<'a>,
-    /// As many panels that are gated.
-    gated: Option<(Panels<'a>, Activation)>,
-    /// Columns of each row of the product.
-    columns: Vec<&'a mut [f32]>,
+    /// Where the panels are that these gate: a part, and the first one.
+    gated: Option<(usize, usize)>,
+    /// Where their sums go in each row of the product.
+    columns: Range<usize>,
 }
 
 /// Weights and rows that are multiplied with them.
-struct Product<'a> {
+struct Product {
     isa: Isa,
-    parts: &'a [Arc<Packed>],
+    parts: Vec<Arc<Packed>>,
     /// For each kind that a part takes.
     activations: Vec<(ActivationKind, Activations)>,
     rows: usize,
+    pieces: Vec<Piece>,
+    /// What is done to gates, if the product is gated.
+    activation: Option<Activation>,
 }
 
-impl<'a> Product<'a> {
-    fn new(isa: Isa, parts: &'a [Arc<Packed>], input: &[f32]) -> Self {
+impl Product {
+    fn new(isa: Isa, parts: &[Arc<Packed>], input: &[f32]) -> Self {
         let inputs = parts[0].inputs();
         assert!(
             input.len().is_multiple_of(inputs),
@@ -153,9 +149,11 @@ impl<'a> Product<'a> {
         }
         Self {
             isa,
-            parts,
+            parts: parts.to_vec(),
             activations,
             rows: input.len() / inputs,
+            pieces: Vec::new(),
+            activation: None,
         }
     }
 
@@ -164,154 +162,137 @@ impl<'a> Product<'a> {
     }
 
     /// `[rows, outputs]`
-    fn sums(&self) -> Vec<f32> {
-        let outputs = self.outputs();
-        let mut product = vec![0.0; self.rows * outputs];
-        let mut rows: Vec<&mut [f32]> = product.chunks_exact_mut(outputs).collect();
-        let mut tasks = Vec::new();
-        for part in self.parts {
-            let columns = take_columns(&mut rows, part.outputs());
-            self.cut(part, None, columns, &mut tasks);
+    fn sums(mut self) -> Vec<f32> {
+        let threads = self.threads();
+        let mut first = 0;
+        for part in 0..self.parts.len() {
+            let end = first + self.parts[part].outputs();
+            self.cut(part, None, first..end, threads);
+            first = end;
         }
-        self.run(tasks);
+        self.run(first, threads)
+    }
+
+    /// `[rows, outputs / 2]`: half of the sums, each times the activation of its gate. Without
+    /// this, all sums, if gates and what they gate do not lie in panels of their own.
+    fn gated(mut self, activation: Activation) -> Result<Vec<f32>, Vec<f32>> {
+        let size = self.outputs() / 2;
+        let gated = match &self.parts[..] {
+            [_] if size.is_multiple_of(WIDTH) => (0, size / WIDTH),
+            [gate, up] if gate.outputs() == up.outputs() => (1, 0),
+            _ => return Err(self.sums()),
+        };
+        let most = |part: usize| self.isa.most_rows(self.parts[part].format());
+        if most(0) != most(gated.0) {
+            return Err(self.sums());
+        }
+        let threads = self.threads();
+        self.activation = Some(activation);
+        self.cut(0, Some(gated), 0..size, threads);
+        Ok(self.run(size, threads))
+    }
+
+    /// As many as the product is worth.
+    fn threads(&self) -> usize {
+        let bytes: usize = self.parts.iter().map(|part| part.bytes()).sum();
+        let weights = self.parts[0].inputs() * self.outputs();
+        threads::threads(duration(self.rows, weights, bytes))
+    }
+
+    /// Cuts the panels of a part, as many as there are columns for, into pieces.
+    fn cut(
+        &mut self,
+        part: usize,
+        gated: Option<(usize, usize)>,
+        columns: Range<usize>,
+        threads: usize,
+    ) {
+        let count = columns.len().div_ceil(WIDTH);
+        let bytes = gated.map_or(0, |(part, _)| self.parts[part].panel_bytes());
+        let bytes = bytes + self.parts[part].panel_bytes();
+        let least = count.div_ceil(PIECES * threads).max(1);
+        let at_once = (TASK / bytes.max(1)).clamp(1, least);
+        let pieces = (0..count).step_by(at_once).map(|first| Piece {
+            part,
+            first,
+            gated: gated.map(|(part, before)| (part, before + first)),
+            columns: columns.start + first * WIDTH
+                ..columns.end.min(columns.start + (first + at_once) * WIDTH),
+        });
+        self.pieces.extend(pieces);
+    }
+
+    /// `[rows, width]`: all pieces, by so many threads.
+    fn run(self, width: usize, threads: usize) -> Vec<f32> {
+        let mut product = vec![0.0; self.rows * width];
+        if product.is_empty() {
+            return product;
+        }
+        let of_piece = |product: &Self, piece: usize| {
+            let columns = product.pieces[piece].columns.len();
+            let mut sums = vec![0.0; product.rows * columns];
+            product.multiply(piece, &mut sums, columns, 0);
+            sums
+        };
+        let lead = |this: &Self, piece: usize, done: Option<Vec<f32>>| {
+            let columns = this.pieces[piece].columns.clone();
+            match done {
+                None => this.multiply(piece, &mut product, width, columns.start),
+                Some(done) => {
+                    let rows = product.chunks_exact_mut(width);
+                    let done = done.chunks_exact(columns.len());
+                    rows.zip(done).for_each(|(row, done)| {
+                        row[columns.clone()].copy_from_slice(done);
+                    });
+                }
+            }
+        };
+        share(threads, self.pieces.len(), self, of_piece, lead);
         product
     }
 
-    /// `[rows, outputs / 2]`: half of the sums, each times the activation of its gate. `None` if
-    /// gates and what they gate do not lie in panels of their own.
-    fn gated(&self, activation: Activation) -> Option<Vec<f32>> {
-        let size = self.outputs() / 2;
-        let (gate, up, first) = match self.parts {
-            [both] if size.is_multiple_of(WIDTH) => (both, both, size / WIDTH),
-            [gate, up] if gate.outputs() == up.outputs() => (gate, up, 0),
-            _ => return None,
-        };
-        if self.isa.most_rows(gate.format()) != self.isa.most_rows(up.format()) {
-            return None;
-        }
-        let mut product = vec![0.0; self.rows * size];
-        if let Some(gated) = self.panels(up, first) {
-            let columns = product.chunks_exact_mut(size).collect();
-            let mut tasks = Vec::new();
-            self.cut(gate, Some((gated, activation)), columns, &mut tasks);
-            self.run(tasks);
-        }
-        Some(product)
-    }
-
-    /// Panels of a part, with the activations that it takes; there are none without rows.
-    fn panels(&self, part: &'a Packed, first: usize) -> Option<Panels<'_>> {
-        let kind = self.isa.kind(part.format());
-        let mut made = self.activations.iter();
-        let (_, activations) = made.find(|(other, _)| *other == kind)?;
-        Some(Panels {
-            part,
-            activations,
-            first,
-        })
-    }
-
-    /// Cuts the panels of a part, as many as there are columns for, into tasks.
-    fn cut<'s>(
-        &'s self,
-        part: &'a Packed,
-        gated: Option<(Panels<'s>, Activation)>,
-        mut columns: Vec<&'s mut [f32]>,
-        tasks: &mut Vec<Task<'s>>,
-    ) {
-        let (Some(panels), Some(row)) = (self.panels(part, 0), columns.first()) else {
-            return;
-        };
-        let outputs = row.len();
-        let count = outputs.div_ceil(WIDTH);
-        let bytes = match &gated {
-            Some((gated, _)) => part.panel_bytes() + gated.part.panel_bytes(),
-            None => part.panel_bytes(),
-        };
-        let at_once = (TASK / bytes.max(1)).clamp(1, count.div_ceil(4).max(1));
-        for first in (0..count).step_by(at_once) {
-            let end = outputs.min((first + at_once) * WIDTH);
-            let behind = |panels: Panels<'s>| Panels {
-                first: panels.first + first,
-                ..panels
-            };
-            tasks.push(Task {
-                panels: behind(panels),
-                gated: gated.map(|(gated, activation)| (behind(gated), activation)),
-                columns: take_columns(&mut columns, end - first * WIDTH),
-            });
-        }
-    }
-
-    /// With several threads if that is worth it.
-    fn run(&self, tasks: Vec<Task<'_>>) {
-        let isa = self.isa;
-        let bytes: usize = self.parts.iter().map(|part| part.bytes()).sum();
-        let weights = self.parts[0].inputs() * self.outputs();
-        threads::run(
-            duration(self.rows, weights, bytes),
-            tasks,
-            |tasks| tasks.into_iter().for_each(|task| task.run(isa)),
-            |tasks| {
-                let tasks = tasks.into_par_iter().with_max_len(1);
-                tasks.for_each(|task| task.run(isa));
-            },
-        );
-    }
-}
-
-/// Takes the first `width` columns of each row.
-fn take_columns<'a>(rows: &mut [&'a mut [f32]], width: usize) -> Vec<&'a mut [f32]> {
-    let of_row = |row: &mut &'a mut [f32]| {
-        let (columns, rest) = std::mem::take(row).split_at_mut(width);
-        *row = rest;
-        columns
-    };
-    rows.iter_mut().map(of_row).collect()
-}
-
-impl Panels<'_> {
-    /// Products of a block of rows with panel `first + number`.
-    fn multiply(&self, isa: Isa, number: usize, block: usize, sums: &mut [Sums]) {
-        let size = self.part.panel_bytes();
-        let panel = &self.part.panels()[(self.first + number) * size..][..size];
-        multiply(
-            isa,
-            self.part.format(),
-            panel,
-            self.activations,
-            block,
-            sums,
-        );
-    }
-}
-
-impl Task<'_> {
-    fn run(mut self, isa: Isa) {
+    /// Writes the sums of a piece to rows of `width`, from a column on.
+    fn multiply(&self, piece: usize, to: &mut [f32], width: usize, column: usize) {
+        let piece = &self.pieces[piece];
         let mut room: [[Sums; 16]; 2] = [[[0.0; WIDTH]; 16]; 2];
-        let mut first = 0;
-        for (block, &rows) in self.panels.activations.blocks.iter().enumerate() {
+        let mut to = to;
+        for (block, &rows) in self.activations_of(piece.part).blocks.iter().enumerate() {
             let [sums, of_gated] = room.each_mut().map(|room| &mut room[..rows]);
-            let columns = &mut self.columns[first..first + rows];
-            for number in 0..columns[0].len().div_ceil(WIDTH) {
-                self.panels.multiply(isa, number, block, sums);
-                let rows = columns
-                    .iter_mut()
-                    .zip(sums.iter())
-                    .map(|(row, sums)| (&mut row[number * WIDTH..], sums));
-                match &self.gated {
-                    None => rows.for_each(|(to, sums)| {
+            let (here, rest) = to.split_at_mut(rows * width);
+            for (number, from) in (0..piece.columns.len()).step_by(WIDTH).enumerate() {
+                self.multiply_panel((piece.part, piece.first + number), block, sums);
+                let columns = column + from..column + piece.columns.len().min(from + WIDTH);
+                let here = here.chunks_exact_mut(width);
+                let rows = here.map(|row| &mut row[columns.clone()]).zip(sums.iter());
+                match (piece.gated, self.activation) {
+                    (Some((part, first)), Some(activation)) => {
+                        self.multiply_panel((part, first + number), block, of_gated);
+                        gate_rows(activation, rows.zip(of_gated.iter()));
+                    }
+                    _ => rows.for_each(|(to, sums)| {
                         to.iter_mut().zip(sums).for_each(|(to, sum)| *to = *sum);
                     }),
-                    Some((gated, activation)) => {
-                        gated.multiply(isa, number, block, of_gated);
-                        let rows = rows.zip(of_gated.iter());
-                        gate_rows(*activation, rows);
-                    }
                 }
             }
-            first += rows;
+            to = rest;
         }
+    }
+
+    /// What a part is multiplied with.
+    fn activations_of(&self, part: usize) -> &Activations {
+        let kind = self.isa.kind(self.parts[part].format());
+        let mut made = self.activations.iter();
+        let found = made.find(|(other, _)| *other == kind);
+        // They are made for all parts if there are rows, and without rows nothing is multiplied.
+        &found.unwrap_or(&self.activations[0]).1
+    }
+
+    /// Products of a block of rows with a panel of a part.
+    fn multiply_panel(&self, (part, panel): (usize, usize), block: usize, sums: &mut [Sums]) {
+        let (activations, part) = (self.activations_of(part), &self.parts[part]);
+        let size = part.panel_bytes();
+        let panel = &part.panels()[panel * size..][..size];
+        multiply(self.isa, part.format(), panel, activations, block, sums);
     }
 }
 

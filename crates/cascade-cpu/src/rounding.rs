@@ -2,10 +2,10 @@
 //! a format read.
 
 use half::bf16;
-use rayon::prelude::*;
 
 use crate::activations::{ActivationKind, Activations, Q8, Q8K, Values, scale_of, usable};
 use crate::kernels::Wide;
+use crate::threads::map;
 use crate::{Isa, threads, vectorized};
 
 /// Estimated single-thread time in ns of rounding `values`.
@@ -84,8 +84,9 @@ impl Order<'_> {
             to = rest;
             (rows, block, made)
         });
+        let threads = threads::waiting_threads(duration(self.input.len()));
         // As many pieces as threads take in turn.
-        let pieces = 4 * rayon::current_num_threads();
+        let pieces = if threads > 1 { 4 * threads } else { 1 };
         let share = (self.blocks.len() * self.steps).div_ceil(pieces).max(1);
         let fill = |(rows, block, first, made): (usize, &[f32], usize, &mut [T])| {
             vectorized(
@@ -93,20 +94,11 @@ impl Order<'_> {
                 || self.fill(rows, block, first, made, &make),
             );
         };
-        threads::run(
-            duration(self.input.len()),
-            blocks,
-            |blocks| blocks.for_each(|(rows, block, made)| fill((rows, block, 0, made))),
-            |blocks| {
-                let pieces: Vec<_> = blocks
-                    .flat_map(|(rows, block, made)| {
-                        let pieces = made.chunks_mut(rows * share).enumerate();
-                        pieces.map(move |(piece, made)| (rows, block, piece * share, made))
-                    })
-                    .collect();
-                pieces.into_par_iter().for_each(fill);
-            },
-        );
+        let pieces = blocks.flat_map(|(rows, block, made)| {
+            let pieces = made.chunks_mut(rows * share).enumerate();
+            pieces.map(move |(piece, made)| (rows, block, piece * share, made))
+        });
+        map(threads, pieces.collect(), fill);
         made
     }
 

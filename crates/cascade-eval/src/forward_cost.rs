@@ -91,6 +91,8 @@ pub struct ForwardCost {
     pub rows: usize,
     /// Median time.
     pub median: Duration,
+    /// Mean time.
+    pub mean: Duration,
     /// The time that a quarter of the forwards do not exceed: what they take where nothing else is
     /// computed, if that is so for a part of them.
     pub typical: Duration,
@@ -106,6 +108,7 @@ impl ForwardCost {
         let mean = |a: Duration, b: Duration| (a + b) / 2;
         Self {
             median: mean(self.median, other.median),
+            mean: mean(self.mean, other.mean),
             typical: mean(self.typical, other.typical),
             fastest: self.fastest.min(other.fastest),
             slowest: self.slowest.max(other.slowest),
@@ -242,6 +245,7 @@ impl ForwardBench {
                 context,
                 rows,
                 median: times[times.len() / 2],
+                mean: times.iter().sum::<Duration>() / times.len() as u32,
                 typical: times[times.len() / 4],
                 fastest: times[0],
                 slowest: times[times.len() - 1],

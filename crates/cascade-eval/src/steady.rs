@@ -120,6 +120,7 @@ mod tests {
             context: 128,
             rows,
             median: time,
+            mean: time,
             typical: time,
             fastest: time,
             slowest: time,

@@ -1,11 +1,15 @@
 //! `cascade bench model`: cost of forwards on this machine.
 
+mod beside;
 mod check;
 mod said;
 mod show;
 
+pub(super) use self::beside::{COMMAND as BUSY, busy};
+
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cascade_config::{CostClock, CostFile, ForwardTime, model_source};
@@ -32,6 +36,8 @@ const MOST_SCORES: usize = 1 << 26;
 const MOST_SOURCE: usize = 1 << 14;
 
 const MOST_REPEATS: usize = 100_000;
+
+const MOST_BESIDE: usize = 1024;
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("measured").required(true).args(["model", "shape"])))]
@@ -81,6 +87,11 @@ pub(crate) struct ModelArgs {
     #[arg(long, conflicts_with_all = ["tree", "check", "save", "logits"])]
     texts: bool,
 
+    /// Time forwards once more beside so many busy processes, which the command starts and ends:
+    /// for two seconds of each number of rows, or longer.
+    #[arg(long, value_name = "N", value_parser = at_most(MOST_BESIDE), conflicts_with_all = ["texts", "check", "save", "logits"])]
+    beside: Option<usize>,
+
     /// Compare forwards instead of timing them: rows of chains and trees with the same rows one by
     /// one, bit for bit, and all with the CPU; of a shape, one layer and the head. Fails if they
     /// differ.
@@ -120,6 +131,8 @@ struct Measured {
     tree: bool,
     /// Whether each row was of another text.
     texts: bool,
+    /// Busy processes beside the second measurement, if there was one.
+    beside: Option<usize>,
     /// Read bandwidth of the host's memory, with all cores; nothing on a GPU.
     memory_bytes_per_second: Option<f64>,
     /// Peak memory of this process, if known; nothing on a GPU.
@@ -132,6 +145,10 @@ struct Forward {
     context: usize,
     rows: usize,
     median_seconds: f64,
+    mean_seconds: f64,
+    /// Mean beside busy processes, and the speed there as a fraction of that without any.
+    beside_mean_seconds: Option<f64>,
+    beside_speed: Option<f64>,
     fastest_seconds: f64,
     slowest_seconds: f64,
     rows_per_second: f64,
@@ -160,6 +177,10 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     let bench = bench(args);
     let mut session = model.session();
     let costs = costs(args, &bench, &model, &mut session)?;
+    let beside = match args.beside {
+        Some(count) => beside::costs(count, &bench, &costs, &mut session)?,
+        None => Vec::new(),
+    };
     if let Some(file) = &args.save {
         saved(args, &name, &options, &model, &costs).save(file)?;
     }
@@ -172,7 +193,10 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     let read = bandwidth(&options.device);
     let forwards = costs.iter();
     let bytes = |cost: &ForwardCost| bytes_read(args, &model, cost);
-    let forwards = forwards.map(|cost| forward(cost, bytes(cost), &costs, read));
+    let forwards = forwards.enumerate().map(|(number, cost)| {
+        let beside = beside.get(number).map(|cost| cost.mean);
+        forward(cost, bytes(cost), &costs, read, beside)
+    });
     Ok(Measured {
         model: name,
         random_weights: args.shape.shape()?.is_some(),
@@ -184,6 +208,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
         texts: args.texts,
+        beside: args.beside,
         memory_bytes_per_second: read,
         peak_memory_bytes: peak,
         forwards: forwards.collect(),
@@ -300,8 +325,10 @@ fn forward(
     bytes: usize,
     all: &[ForwardCost],
     bandwidth: Option<f64>,
+    beside: Option<Duration>,
 ) -> Forward {
-    let seconds = cost.median.as_secs_f64();
+    let (seconds, mean) = (cost.median.as_secs_f64(), cost.mean.as_secs_f64());
+    let beside = beside.map(|beside| beside.as_secs_f64());
     let one = all
         .iter()
         .find(|one| one.rows == 1 && one.context == cost.context);
@@ -309,6 +336,9 @@ fn forward(
         context: cost.context,
         rows: cost.rows,
         median_seconds: seconds,
+        mean_seconds: mean,
+        beside_mean_seconds: beside,
+        beside_speed: beside.map(|beside| mean / beside),
         fastest_seconds: cost.fastest.as_secs_f64(),
         slowest_seconds: cost.slowest.as_secs_f64(),
         rows_per_second: cost.rows as f64 / seconds,

@@ -5,7 +5,7 @@ mod k_blocks;
 use std::arch::{asm, x86_64::*};
 
 use self::k_blocks::{q4k_rows, q5k_rows, rows_of_sixteens};
-use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch_all};
+use super::{Bf16, Kernels, Sums, by_rows, each_row, prefetch_all, prefetch_half};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q2K_STEP, Q4_0_STEP, Q4_1_STEP, Q4K_PART, Q5_1_STEP, Q6K_STEP, Q8_0_STEP,
@@ -167,14 +167,13 @@ fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums
 }
 
 /// Keeps the compiler from computing a sum in another order. It would gather what is added to each
-/// row's sum, which then are in memory instead of registers.
+/// row's sum, or go row by row, and then have sums or weights in memory instead of registers. So
+/// this is not `pure`: what has effects stays in its order.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn in_order(mut sum: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
-    unsafe {
-        asm!("/* {0} */", inout(ymm_reg) sum, options(pure, nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags)) };
     sum
 }
 
@@ -215,12 +214,12 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let sign = _mm256_set1_epi8(-128);
     let ones = _mm256_set1_epi16(1);
     for (step, x) in panel.as_chunks::<Q8_0_STEP>().0.iter().zip(x) {
-        prefetch_all(step);
         let scale = halves(step);
         let weights = &step[2 * WIDTH..];
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
             for i in 0..8 {
+                prefetch_half(&weights[64 * i..], h);
                 let weights = _mm256_xor_si256(vector(weights, 2 * i + h), sign);
                 let magnitudes = _mm256_abs_epi8(weights);
                 each_row!(R, r, {
@@ -248,7 +247,6 @@ fn nibble_rows<const R: usize, const STEP: usize>(
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     let ones = _mm256_set1_epi16(1);
     for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
-        prefetch_all(step);
         let scale = halves(step);
         let packed = &step[if has_minima { 4 } else { 2 } * WIDTH..];
         for h in 0..2 {
@@ -335,6 +333,7 @@ fn add_nibbles<const R: usize>(
     let together = if tops.is_some() { 2 } else { 4 };
     let mut pairs = [_mm256_setzero_si256(); R];
     for i in 0..4 {
+        prefetch_half(&packed[64 * i..], h);
         let [mut low, mut high] = nibbles(vector(packed, 2 * i + h));
         if let Some(bits) = tops {
             low = _mm256_or_si256(low, _mm256_and_si256(_mm256_slli_epi16::<4>(bits), fifth));

@@ -10,7 +10,7 @@ use cascade_checkpoint::Rows;
 use cascade_core::{HiddenLayer, Matrix};
 use cascade_cpu::{
     Cache, CacheMemory, CacheShape, CacheType, Isa, KvPart, Linear, PAGE_SLOTS, Packed, ScoreBias,
-    TextAttention, attend_texts, start_threads,
+    TextAttention, attend_texts, lead, start_threads,
 };
 
 use super::host::{HostBias, HostInput, HostOutput, PerWindow, SourceCache};
@@ -204,10 +204,10 @@ impl Cpu {
         Cache::new(shape, self.cache, self.memory.clone())
     }
 
-    /// Runs what computes with these weights where it is fastest.
-    pub(crate) fn scope<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        if self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
-            rayon::scope(|_| run())
+    /// Runs what computes with these weights, by several threads if they are so many.
+    pub(crate) fn scope<T>(&self, run: impl FnOnce() -> T) -> T {
+        if self.held.bytes >= SHARED {
+            lead(run)
         } else {
             run()
         }
@@ -219,11 +219,9 @@ pub fn compute_threads() -> usize {
     rayon::current_num_threads()
 }
 
-/// Bytes of weights from which on a forward as a whole is run by a thread of the pool. From any
-/// other thread, each of its products would wake one and then wait for it, which takes as long as
-/// reading some 500 kB of weights; a forward that needs one thread only is better off without
-/// waking any.
-const WITHIN_THE_POOL: usize = 1 << 25;
+/// Bytes of weights from which on other threads stay awake for a forward. One that needs a single
+/// thread is better off without waking any.
+const SHARED: usize = 1 << 25;
 
 /// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values of
 /// the rows are left behind the committed slots of the caches, which have room for them.

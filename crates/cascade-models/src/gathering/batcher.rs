@@ -24,10 +24,9 @@ use crate::session::{Scoring, Session};
 /// [sessions](Participant::session) are scorers like any others: a call blocks until it is
 /// answered, with the bits that a [`Session`] of its own answers with. A forward starts when every
 /// participant that is [running](Participant::running) is blocked in a call; the thread that came
-/// last computes it for all. Generations must not run on threads of a rayon pool: forwards compute
-/// there, and would wait for threads that wait for them. If calls are for several models, those of
-/// the smallest are computed first, so that texts whose drafters still draft meet the others at the
-/// target.
+/// last computes it for all. Generations must not run on threads of a rayon pool, which forwards
+/// need. If calls are for several models, those of the smallest are computed first, so that texts
+/// whose drafters still draft meet the others at the target.
 ///
 /// The error of a call concerns that call alone, and a participant that is dropped, or whose thread
 /// panics, holds up nobody. If a forward of several calls panics, each of them is computed again by

@@ -20,10 +20,40 @@ pub(super) fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
         "GB/s",
         "memory"
     )?;
-    measured
-        .forwards
-        .iter()
-        .try_for_each(|forward| show_forward(out, forward))
+    let mut forwards = measured.forwards.iter();
+    forwards.try_for_each(|forward| show_forward(out, forward))?;
+    match measured.beside {
+        Some(busy) => show_beside(out, busy, &measured.forwards),
+        None => Ok(()),
+    }
+}
+
+fn show_beside(out: &mut impl Write, busy: usize, forwards: &[Forward]) -> Result<()> {
+    writeln!(
+        out,
+        "\n{:>8} {:>5} {:>10} {:>21} {:>9}",
+        "context",
+        "rows",
+        "mean ms",
+        format!("beside {busy} busy"),
+        "speed"
+    )?;
+    for forward in forwards {
+        let (beside, speed) = forward
+            .beside_mean_seconds
+            .zip(forward.beside_speed)
+            .unzip();
+        writeln!(
+            out,
+            "{:>8} {:>5} {:>10.3} {:>21.3} {:>9.2}",
+            forward.context,
+            forward.rows,
+            1e3 * forward.mean_seconds,
+            1e3 * beside.unwrap_or_default(),
+            speed.unwrap_or_default()
+        )?;
+    }
+    Ok(())
 }
 
 fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {

@@ -32,7 +32,7 @@ fn rows_with_minima<const R: usize, const STEP: usize>(
     let part_bytes = (STEP - Q4K_WEIGHTS) / 8;
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
-        prefetch_all(step);
+        prefetch_all(&step[..Q4K_WEIGHTS]);
         let (scale, offset) = (halves(step), halves(&step[2 * WIDTH..]));
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
