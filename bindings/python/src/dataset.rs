@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::error::to_python;
 
-/// See the stubs.
+/// Samples of a dataset; `cascade_decoding.dataset` in Python.
 #[pyfunction]
 #[pyo3(signature = (name, config, *, data=None, limit=None, offset=0, sample=None, seed=0))]
 #[allow(clippy::too_many_arguments)]

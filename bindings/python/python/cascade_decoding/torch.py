@@ -22,7 +22,10 @@ import torch
 from numpy.typing import NDArray
 
 from . import parts
-from ._lib import Cascade, Config, Tree, Want
+from ._cascade import Cascade
+from ._inputs import Names
+from ._lib import Config, Tree
+from ._views import Want
 
 __all__ = ["Gap", "Scorer", "assemble", "check", "load"]
 
@@ -320,7 +323,7 @@ def assemble(config: Union[Config, str], models: Dict[str, Any]) -> Cascade:
 
 def load(
     target: str,
-    drafters: Sequence[str] = (),
+    drafters: Names = (),
     *,
     max_gram: Union[bool, str, None] = None,
     table: Optional[str] = None,
