@@ -62,15 +62,13 @@ def load(
     >>> cascade.level_names
     ['demo-llama-target', 'demo-llama-small']
     """
-    if isinstance(drafters, str):
-        raise TypeError(f"drafters is a text; give a list: drafters=[{drafters!r}]")
     amounts = {"draft_tokens": draft_tokens, "k": k, "schedule": schedule}
     given = [name for name, amount in amounts.items() if amount is not None]
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} all say how much is drafted; give one of them")
     config = Config.of_models(
         os.fspath(target),
-        list(drafters),
+        inputs.names(drafters),
         max_gram=max_gram,
         table=table,
         draft_tokens=None if draft_tokens is None else list(draft_tokens),

@@ -24,6 +24,12 @@ Progress = Union[bool, Callable[[int, int], object]]
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
+def names(drafters: Names) -> List[str]:
+    if isinstance(drafters, str):
+        raise TypeError(f"drafters is a text; give a list: drafters=[{drafters!r}]")
+    return list(drafters)
+
+
 def matrix(k: Optional[Sequence[Sequence[int]]]) -> Optional[List[List[int]]]:
     return None if k is None else [[int(tokens) for tokens in row] for row in k]
 

@@ -3,20 +3,21 @@
 Signatures are written here, documentation in Rust, from which ``scripts/python-stubs.py`` copies it.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._cascade import Cascade
+from ._inputs import Tokens
 
 __version__: str
 
 class CascadeError(Exception):
     """What went wrong, where, and how to mend it: the message of the library."""
 
-Tokens = NDArray[np.uint32]
-
+@final
 class Tree:
     """A token tree: candidates that may follow a context.
 
@@ -30,9 +31,9 @@ class Tree:
     ([0, 1, 1], False)
     """
 
-    def __init__(
-        self, tokens: ArrayLike, parents: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None
-    ) -> None: ...
+    def __new__(
+        cls, tokens: ArrayLike, parents: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None
+    ) -> Tree: ...
     def __len__(self) -> int: ...
     @property
     def tokens(self) -> Tokens:
@@ -60,6 +61,7 @@ class Tree:
         [[True, False], [True, True]]
         """
 
+@final
 class NativeDrafter:
     """A statistical drafter of the library: alone, or as a level of :meth:`Cascade.build`.
 
@@ -124,6 +126,7 @@ class NativeDrafter:
     def forget(self) -> None:
         """Forgets what it has observed."""
 
+@final
 class Config:
     """A configuration: models, schedule, lenience, tables, generation settings.
 
@@ -136,7 +139,7 @@ class Config:
     """
 
     @staticmethod
-    def open(path: str) -> Config:
+    def open(path: Union[str, os.PathLike[str]]) -> Config:
         """Reads a YAML file, or ``embedded:demo-t5``, ``embedded:demo-llama``."""
     @staticmethod
     def parse(text: str, base: str = "") -> Config:
@@ -183,6 +186,7 @@ class Config:
         configuration's. ``schedule``: a :class:`Schedule` in place of the configuration's.
         """
 
+@final
 class Engine:
     """What a `Cascade` works with."""
 
@@ -228,6 +232,7 @@ class Engine:
     def start(self, prompt: Union[str, Tokens], asked: Dict[str, Any]) -> Steps: ...
     def forget_texts(self) -> None: ...
 
+@final
 class Steps:
     """The steps of a generation, which a `Stream` takes."""
 

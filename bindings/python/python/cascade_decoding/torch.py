@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from . import parts
 from ._cascade import Cascade
-from ._inputs import Names
+from ._inputs import Names, names
 from ._lib import Config, Tree
 from ._views import Want
 
@@ -340,7 +340,7 @@ def load(
     """
     config = Config.of_models(
         target,
-        list(drafters),
+        names(drafters),
         max_gram=max_gram,
         table=table,
         draft_tokens=None if draft_tokens is None else list(draft_tokens),
@@ -349,9 +349,9 @@ def load(
         stop_rule=stop_rule,
     )
     sources = [target, *drafters]
-    names = [name for name, _ in config.neural_levels]
     models = {
-        name: _from_pretrained(source, device, dtype, from_pretrained) for name, source in zip(names, sources)
+        name: _from_pretrained(source, device, dtype, from_pretrained)
+        for (name, _), source in zip(config.neural_levels, sources)
     }
     return assemble(config, models)
 
