@@ -98,8 +98,8 @@ impl Fault {
     }
 }
 
-/// Checks that this is the process in which models were first used. The threads that compute are not
-/// in one that was forked from it, where a forward would wait for them without end.
+/// Checks that this is the process in which models were first used. The threads that compute are
+/// not in one that was forked from it, where a forward would wait for them without end.
 pub(crate) fn not_forked() -> PyResult<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     let first = *FIRST.get_or_init(process::id);

@@ -2,9 +2,9 @@
 //!
 //! One file for each concept. `python/cascade_decoding` has what can be Python; of the classes that
 //! users see here, the comments are their documentation in Python, from which
-//! `scripts/python-stubs.py` copies that of `_lib.pyi`. Rust never holds the interpreter's lock while models compute: a
-//! generation is stepped with the lock released, and parts written in Python take it when they are
-//! called.
+//! `scripts/python-stubs.py` copies that of `_lib.pyi`. Rust never holds the interpreter's lock
+//! while models compute: a generation is stepped with the lock released, and parts written in
+//! Python take it when they are called.
 
 mod batch;
 mod command;

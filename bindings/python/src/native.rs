@@ -74,7 +74,8 @@ impl NativeDrafter {
     /// ``min_match``: the shortest suffix. ``branches``: how many continuations are drafted.
     ///
     /// >>> import cascade_decoding
-    /// >>> cascade_decoding.MaxGram(occurrence="latest").propose([1, 2, 1, 3, 1], depth=1).tokens.tolist()
+    /// >>> drafter = cascade_decoding.MaxGram(occurrence="latest")
+    /// >>> drafter.propose([1, 2, 1, 3, 1], depth=1).tokens.tolist()
     /// [3]
     #[staticmethod]
     #[pyo3(signature = (*, occurrence="earliest", min_match=1, branches=1))]
@@ -99,13 +100,13 @@ impl NativeDrafter {
 
     /// The tree of all matches, with estimates.
     ///
-    /// ``table``: an n-gram table, which belongs to the tokenizer of the model ``tokenizer`` (a folder
-    /// or hub id). ``session_tokens``: tokens of earlier texts that are kept to draft from.
+    /// ``table``: an n-gram table, which belongs to the tokenizer of the model ``tokenizer`` (a
+    /// folder or hub id). ``session_tokens``: tokens of earlier texts that are kept to draft from.
     /// ``min_probability``: less probable nodes are not drafted.
     ///
     /// >>> import cascade_decoding
-    /// >>> tree = cascade_decoding.MaxGramTree().propose([1, 2, 3, 1, 2, 4, 1, 2], depth=1, nodes=2)
-    /// >>> sorted(tree.tokens.tolist())
+    /// >>> drafter = cascade_decoding.MaxGramTree()
+    /// >>> sorted(drafter.propose([1, 2, 3, 1, 2, 4, 1, 2], depth=1, nodes=2).tokens.tolist())
     /// [3, 4]
     #[staticmethod]
     #[pyo3(signature = (*, table=None, tokenizer=None, session_tokens=None, min_probability=None))]
@@ -150,7 +151,8 @@ impl NativeDrafter {
     /// Prompt lookup, as a baseline: what followed the last ``max_ngram`` tokens or fewer.
     ///
     /// >>> import cascade_decoding
-    /// >>> cascade_decoding.PromptLookup(max_ngram=2).propose([7, 8, 9, 7, 8], depth=1).tokens.tolist()
+    /// >>> drafter = cascade_decoding.PromptLookup(max_ngram=2)
+    /// >>> drafter.propose([7, 8, 9, 7, 8], depth=1).tokens.tolist()
     /// [9]
     #[staticmethod]
     #[pyo3(signature = (*, max_ngram=3, branches=1))]
@@ -160,8 +162,8 @@ impl NativeDrafter {
     }
 
     /// One for another text that is generated at the same time, with the same settings and table.
-    /// Max-Gram trees that keep answers (``session_tokens``) share them and what they learn: what one
-    /// has observed, all draft from.
+    /// Max-Gram trees that keep answers (``session_tokens``) share them and what they learn: what
+    /// one has observed, all draft from.
     fn fork(&self) -> Self {
         Self {
             name: self.name,

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 /// A token tree: candidates that may follow a context.
 ///
 /// Nodes are in topological order, a parent before its children; parent -1 is the context. Without
-/// ``parents`` each token follows the one before. ``probabilities`` are a drafter's estimates that a
-/// node is accepted given that its parent is.
+/// ``parents`` each token follows the one before. ``probabilities`` are a drafter's estimates that
+/// a node is accepted given that its parent is.
 ///
 /// >>> import cascade_decoding
 /// >>> tree = cascade_decoding.Tree([5, 6, 7], [-1, 0, 0])

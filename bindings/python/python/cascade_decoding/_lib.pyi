@@ -12,6 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from ._cascade import Cascade
 from ._inputs import Tokens
 
+__all__ = [
+    "CascadeError",
+    "Config",
+    "Engine",
+    "NativeDrafter",
+    "Steps",
+    "Tree",
+    "__version__",
+    "command_main",
+    "dataset",
+    "lab_main",
+]
 __version__: str
 
 class CascadeError(Exception):
@@ -142,7 +154,7 @@ class Config:
     def open(path: Union[str, os.PathLike[str]]) -> Config:
         """Reads a YAML file, or ``embedded:demo-t5``, ``embedded:demo-llama``."""
     @staticmethod
-    def parse(text: str, base: str = "") -> Config:
+    def parse(text: str, base: Union[str, os.PathLike[str]] = ...) -> Config:
         """Reads YAML; paths that begin with a dot are relative to ``base``.
 
         >>> import cascade_decoding

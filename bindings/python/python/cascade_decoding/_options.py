@@ -101,6 +101,12 @@ def _count(value: Any) -> int:
     return count
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, str):
+        raise ValueError
+    return float(value)
+
+
 def _texts(value: Any) -> List[str]:
     texts = [value] if isinstance(value, str) else list(value)
     if not all(isinstance(text, str) for text in texts):
@@ -115,7 +121,7 @@ def _switch(value: Any) -> bool:
 
 
 #: How a value is read, and what it has to be.
-_NUMBER = (float, "a number")
+_NUMBER = (_number, "a number")
 _WHOLE = (_count, "a whole number from 0 on")
 _YES_OR_NO = (_switch, "True or False")
 _READ: Dict[str, Any] = {
