@@ -3,6 +3,8 @@
 #
 #   scripts/test-python.sh            all that needs no torch; the rest is skipped by name
 #   scripts/test-python.sh --torch    also what needs torch and transformers (a download of some gigabytes, once)
+#   scripts/test-python.sh --wheel    the wheel alone, in a fresh environment of each Python from 3.9 on that is found;
+#                                     it stays in target/python-wheels. CASCADE_PROFILE=release makes the one to keep.
 #
 # The environment is target/python-venv (target/python-torch-venv); CASCADE_PYTHON_VENV names another, which
 # has to have what is needed already. Needs Python 3.10 or later. CASCADE_PROFILE names cargo's profile: `ci`,
@@ -15,11 +17,12 @@ root=$PWD/../..
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 profile=${CASCADE_PROFILE:-ci}
 
-requirements=(-r requirements-test.txt) default=$CARGO_TARGET_DIR/python-venv
+requirements=(-r requirements-test.txt) default=$CARGO_TARGET_DIR/python-venv alone=
 case ${1:-} in
   '') ;;
   --torch) requirements+=(-r requirements-torch.txt) default=$CARGO_TARGET_DIR/python-torch-venv ;;
-  *) echo "usage: $0 [--torch]" >&2; exit 2 ;;
+  --wheel) alone=yes ;;
+  *) echo "usage: $0 [--torch | --wheel]" >&2; exit 2 ;;
 esac
 environment=${CASCADE_PYTHON_VENV:-$default}
 python=$environment/bin/python
@@ -35,9 +38,26 @@ fi
 wheels=$CARGO_TARGET_DIR/python-wheels
 rm -rf "$wheels"
 "$environment/bin/maturin" build --quiet --locked --profile "$profile" --out "$wheels"
+
+if [ -n "$alone" ]; then
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  for version in 3.{9..14}; do
+    "python$version" --version 2> /dev/null || continue
+    "python$version" -m venv "$scratch/$version"
+    fresh=$scratch/$version/bin
+    "$fresh/python" -m pip install --quiet pytest "$wheels"/*.whl
+    "$fresh/python" -m pytest --quiet -p no:cacheprovider tests/test_{cascade,lists,parts,python}.py
+    "$fresh/python" examples/word_problem.py
+    "$fresh/cascade" run --limit 1 --max-new-tokens 24 > /dev/null
+  done
+  exit
+fi
 "$python" -m pip install --quiet --no-deps --force-reinstall "$wheels"/*.whl
 
 # The installed package, and not the folder beside the tests, which has no compiled part.
+"$python" "$root/scripts/python-stubs.py"
+"$python" -m mypy.stubtest --ignore-disjoint-bases cascade_decoding._lib
 "$python" -m pytest --quiet -p no:cacheprovider -rs tests
 "$python" examples/word_problem.py
 "$python" -m mypy --no-incremental --cache-dir /dev/null python/cascade_decoding examples

@@ -7,17 +7,29 @@ use cascade::config::{
     Assembly, CascadeSpec, Neural, NgramTable, Notices, StandIn, StopRuleConfig, TextDrafter,
     model_source,
 };
-use cascade::{AssembleOptions, DeviceSpec, ModelPool, Scorer, Target};
+use cascade::models::parse_cache_type;
+use cascade::{
+    AssembleOptions, Convention, DeviceSpec, KMatrix, ModelPool, Schedule, Scorer, Target,
+};
 use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::cascade::Cascade;
-use crate::error::to_python;
+use crate::batch::Many;
+use crate::engine::Engine;
+use crate::error::{Fault, not_forked, to_python};
 use crate::parts::lenience;
+use crate::policy::{PyPart, PySchedule};
 use crate::scorer::PyScorer;
 
-/// A configuration; see the stubs.
+/// A configuration: models, schedule, lenience, tables, generation settings.
+///
+/// It can be pickled, and assembled in another process.
+///
+/// >>> import cascade_decoding
+/// >>> config = cascade_decoding.Config.open("embedded:demo-llama")
+/// >>> config.assemble().level_names[0] == config.neural_levels[0][0]
+/// True
 #[pyclass(module = "cascade_decoding", frozen)]
 #[derive(Clone)]
 pub struct Config(pub cascade::Config);
@@ -43,11 +55,18 @@ fn device_of(name: Option<&str>) -> PyResult<Option<DeviceSpec>> {
 
 #[pymethods]
 impl Config {
+    /// Reads a YAML file, or ``embedded:demo-t5``, ``embedded:demo-llama``.
     #[staticmethod]
     fn open(path: PathBuf) -> PyResult<Self> {
         cascade::Config::open(path).map(Self).map_err(to_python)
     }
 
+    /// Reads YAML; paths that begin with a dot are relative to ``base``.
+    ///
+    /// >>> import cascade_decoding
+    /// >>> yaml = cascade_decoding.Config.of_models("embedded:demo-llama-target").to_yaml()
+    /// >>> cascade_decoding.Config.parse(yaml).neural_levels
+    /// [('demo-llama-target', 'embedded:demo-llama-target')]
     #[staticmethod]
     #[pyo3(signature = (text, base=PathBuf::new()))]
     fn parse(text: &str, base: PathBuf) -> PyResult<Self> {
@@ -56,10 +75,12 @@ impl Config {
             .map_err(to_python)
     }
 
+    /// The configuration that :func:`cascade_decoding.load` assembles. Loads tokenizers, and no
+    /// weights.
     #[staticmethod]
     #[pyo3(signature = (
-        target, drafters=vec![], *, max_gram=None, table=None, draft_tokens=None, max_nodes=None, lenience=None,
-        stop_rule=None, dtype=None, device=None
+        target, drafters=vec![], *, max_gram=None, table=None, draft_tokens=None, k=None, schedule=None, max_nodes=None,
+        lenience=None, stop_rule=None, dtype=None, cache_dtype=None, device=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn of_models(
@@ -69,16 +90,22 @@ impl Config {
         max_gram: Option<&Bound<'_, PyAny>>,
         table: Option<&str>,
         draft_tokens: Option<Vec<usize>>,
+        k: Option<Vec<Vec<usize>>>,
+        schedule: Option<&str>,
         max_nodes: Option<usize>,
         lenience: Option<f64>,
         stop_rule: Option<&str>,
         dtype: Option<&str>,
+        cache_dtype: Option<&str>,
         device: Option<&str>,
     ) -> PyResult<Self> {
         let neural = |name: &str| -> PyResult<Neural> {
             let mut neural = Neural::new(model_source(name).map_err(to_python)?);
             neural.dtype = dtype
                 .map(|own| own.parse().map_err(to_python))
+                .transpose()?;
+            neural.cache_dtype = cache_dtype
+                .map(|own| parse_cache_type(own).map_err(to_python))
                 .transpose()?;
             Ok(neural)
         };
@@ -91,6 +118,7 @@ impl Config {
             let table = table.map_or(NgramTable::Fitting, NgramTable::parse);
             spec.text = text_drafter(kind)?.map(|drafter| (drafter, table));
         }
+        spec.fixed = k.is_some() || is_static(schedule)?;
         spec.draft_tokens = draft_tokens;
         spec.max_nodes = max_nodes;
         spec.lenience = lenience.map(|own| self::lenience(Some(own))).transpose()?;
@@ -99,18 +127,25 @@ impl Config {
         let config = py
             .detach(|| spec.config("load", &options))
             .map_err(to_python)?;
-        Ok(Self(config))
+        let Some(rows) = k else {
+            return Ok(Self(config));
+        };
+        let k = KMatrix::new(rows, Convention::Added).map_err(to_python)?;
+        config.with_schedule(k).map(Self).map_err(to_python)
     }
 
+    /// The configuration as YAML, which :meth:`parse` reads.
     fn to_yaml(&self) -> PyResult<String> {
         self.0.to_yaml().map_err(to_python)
     }
 
+    /// Settings that are valid but probably unintended.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.0.warnings()
     }
 
+    /// Names and sources of the target and the neural drafters.
     #[getter]
     fn neural_levels(&self) -> Vec<(String, String)> {
         let target = std::iter::once(&self.0.target);
@@ -128,28 +163,41 @@ impl Config {
             .collect()
     }
 
-    #[pyo3(signature = (*, scorers=None, device=None))]
-    fn assemble(
+    /// Loads all models.
+    ///
+    /// ``scorers``: models in Python in place of neural levels, by name; the tokenizer stays the
+    /// configuration's. ``schedule``: a :class:`Schedule` in place of the configuration's.
+    #[pyo3(signature = (*, scorers=None, schedule=None, device=None))]
+    fn assemble<'py>(
         &self,
-        py: Python<'_>,
-        scorers: Option<&Bound<'_, PyDict>>,
+        py: Python<'py>,
+        scorers: Option<&Bound<'py, PyDict>>,
+        schedule: Option<&Bound<'py, PyAny>>,
         device: Option<&str>,
-    ) -> PyResult<Cascade> {
+    ) -> PyResult<Bound<'py, PyAny>> {
+        not_forked()?;
         let options = assemble_options(device_of(device)?);
         let mut pool = self.0.pool(&options);
         let mut target = None;
-        if let Some(scorers) = scorers {
+        for (name, object) in scorers.into_iter().flatten() {
             let levels = self.neural_levels();
-            for (name, object) in scorers {
-                let name: String = name.extract()?;
-                match levels.iter().position(|(level, _)| *level == name) {
-                    None => return Err(unknown_level(&name, &levels)),
-                    Some(0) => target = Some(self.target_of(py, &object, &options)?),
-                    Some(_) => pool = pool.with_stand_in(&name, stand_in(&name, &object)?),
-                }
+            let name: String = name.extract()?;
+            match levels.iter().position(|(level, _)| *level == name) {
+                None => return Err(unknown_level(&name, &levels)),
+                Some(0) => target = Some(self.target_of(py, &object, &options)?),
+                Some(_) => pool = pool.with_stand_in(&name, stand_in(&name, &object)?),
             }
         }
-        self.assembled(py, &pool, target, &options)
+        let fault = Fault::default();
+        let own = schedule.map(|object| PySchedule(PyPart::new(object, &fault)));
+        let in_python = scorers.is_some() || own.is_some();
+        let mut engine = py.detach(|| self.assembled(&pool, target, own, &options))?;
+        engine.fault = fault;
+        if !in_python {
+            engine.many = Some(Many::new(self.0.clone(), engine.chat.clone(), pool));
+        }
+        let package = py.import("cascade_decoding")?;
+        package.getattr("Cascade")?.call1((engine,))
     }
 
     fn __repr__(&self) -> String {
@@ -169,37 +217,38 @@ impl Config {
 impl Config {
     fn assembled(
         &self,
-        py: Python<'_>,
         pool: &ModelPool,
         target: Option<Target>,
+        schedule: Option<impl Schedule + 'static>,
         options: &AssembleOptions,
-    ) -> PyResult<Cascade> {
+    ) -> PyResult<Engine> {
         let config = &self.0;
-        py.detach(|| {
-            let chat = config
-                .target_chat(options)
-                .map_err(to_python)?
-                .templates()
-                .map_err(to_python)?
-                .map(|all| all.get(None).cloned())
-                .transpose()
-                .map_err(to_python)?;
-            let assembly = Assembly::of(config).chat(&chat);
-            let (architecture, assembly) = match target {
-                Some(target) => (target.scorer.info().architecture, assembly.target(target)),
-                None => {
-                    let model = pool.target(config).map_err(to_python)?;
-                    (model.info().architecture, assembly)
-                }
-            };
-            let assembled = pool.assemble(assembly).map_err(to_python)?;
-            let mut cascade = Cascade::new(assembled.cascade, architecture);
-            cascade.settings = config.generation.clone();
-            cascade.chat = chat;
-            cascade.warnings = assembled.warnings;
-            cascade.notes = assembled.notes;
-            Ok(cascade)
-        })
+        let chat = config
+            .target_chat(options)
+            .map_err(to_python)?
+            .templates()
+            .map_err(to_python)?
+            .map(|all| all.get(None).cloned())
+            .transpose()
+            .map_err(to_python)?;
+        let mut assembly = Assembly::of(config).chat(&chat);
+        if let Some(schedule) = schedule {
+            assembly = assembly.schedule(schedule);
+        }
+        let (architecture, assembly) = match target {
+            Some(target) => (target.scorer.info().architecture, assembly.target(target)),
+            None => {
+                let model = pool.target(config).map_err(to_python)?;
+                (model.info().architecture, assembly)
+            }
+        };
+        let assembled = pool.assemble(assembly).map_err(to_python)?;
+        let mut engine = Engine::new(assembled.cascade, architecture);
+        engine.settings = config.generation.clone();
+        engine.chat = chat;
+        engine.warnings = assembled.warnings;
+        engine.notes = assembled.notes;
+        Ok(engine)
     }
 
     /// A scorer in place of the configuration's target, with the target's tokenizer.
@@ -262,6 +311,17 @@ fn text_drafter(kind: &Bound<'_, PyAny>) -> PyResult<Option<TextDrafter>> {
         "chain" => Ok(Some(TextDrafter::MaxGram)),
         other => Err(PyValueError::new_err(format!(
             "max_gram is {other:?}; give \"tree\" (also True), \"chain\" (the paper's) or False"
+        ))),
+    }
+}
+
+/// Whether a K matrix says how much is drafted.
+fn is_static(schedule: Option<&str>) -> PyResult<bool> {
+    match schedule {
+        None | Some("online") => Ok(false),
+        Some("static") => Ok(true),
+        Some(other) => Err(PyValueError::new_err(format!(
+            "schedule is {other:?}; give \"online\" (what pays is drafted), \"static\" (a K matrix) or a Schedule"
         ))),
     }
 }

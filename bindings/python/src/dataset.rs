@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::error::to_python;
 
-/// See the stubs.
+/// Samples of a dataset; `cascade_decoding.dataset` in Python.
 #[pyfunction]
 #[pyo3(signature = (name, config, *, data=None, limit=None, offset=0, sample=None, seed=0))]
 #[allow(clippy::too_many_arguments)]
@@ -30,8 +30,8 @@ pub(crate) fn dataset<'py>(
         random: sample.map(|size| RandomSample { size, seed }),
     };
     let template = match &known {
-        Dataset::Problems(set) => set.template(config.0.prompt),
-        _ => config.0.prompt,
+        Dataset::Problems(set) => set.template(config.0.prompt()),
+        _ => config.0.prompt(),
     };
     let read = || match (data, known.made(selection)) {
         (Some(data), _) => {

@@ -6,27 +6,19 @@ use pyo3::prelude::*;
 
 use crate::policy::PyPart;
 use crate::tree::{Tree, proposed};
+use crate::view::{figures, view};
 
-/// One step of the target, as a drafter in Python learns of it; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen, get_all)]
-pub(crate) struct Observed {
-    context: Py<PyArray1<TokenId>>,
-    emitted: Py<PyArray1<TokenId>>,
-    argmax: Py<PyArray1<TokenId>>,
-    accepted: Vec<usize>,
-    draft: Tree,
-}
-
-impl Observed {
-    fn new(py: Python<'_>, seen: &Observation<'_>) -> Self {
-        Self {
-            context: PyArray1::from_slice(py, seen.context).unbind(),
-            emitted: PyArray1::from_slice(py, seen.emitted).unbind(),
-            argmax: PyArray1::from_slice(py, seen.argmax).unbind(),
-            accepted: seen.accepted.to_vec(),
-            draft: Tree::from(seen.draft),
-        }
-    }
+/// One step of the target, as a drafter in Python learns of it.
+fn observed<'py>(py: Python<'py>, seen: &Observation<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let own = figures! {
+        py,
+        context: PyArray1::from_slice(py, seen.context),
+        emitted: PyArray1::from_slice(py, seen.emitted),
+        argmax: PyArray1::from_slice(py, seen.argmax),
+        accepted: seen.accepted.to_vec(),
+        draft: Tree::from(seen.draft),
+    };
+    view(py, "Observed", own)
 }
 
 /// A `cascade_decoding.Drafter`.
@@ -55,6 +47,6 @@ impl cascade::Drafter for PyDrafter {
     }
 
     fn observe(&mut self, seen: &Observation<'_>) {
-        self.0.observe(|py| Observed::new(py, seen));
+        self.0.observe(|py| observed(py, seen));
     }
 }

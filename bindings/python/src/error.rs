@@ -1,7 +1,8 @@
 //! Errors of the library as exceptions.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -34,6 +35,22 @@ fn exception(error: &(dyn Error + 'static)) -> Option<PyErr> {
     Python::attach(|py| wrapped.map(|error| error.clone_ref(py)))
 }
 
+/// What the library calls by the names of its builder or of the command line, and Python otherwise.
+const WORDS: [(&str, &str); 6] = [
+    (
+        "; call `codec` on the builder",
+        ", and this cascade has none: give tokens, and no `stop`",
+    ),
+    (
+        "`tree.max_nodes` (`max_nodes` of the builder)",
+        "`max_nodes`",
+    ),
+    (": -k: ", ": draft_tokens: "),
+    ("as in -k 5,10", "as in draft_tokens=[5, 10]"),
+    ("--ngram", "table"),
+    ("--device", "device"),
+];
+
 /// All messages of a chain; what an outer one already says is not repeated.
 fn message(chain: &[&(dyn Error + 'static)]) -> String {
     let mut message = String::new();
@@ -45,7 +62,10 @@ fn message(chain: &[&(dyn Error + 'static)]) -> String {
             message = format!("{message}: {own}");
         }
     }
-    message
+    let words = WORDS.iter();
+    words.fold(message, |message, (own, python)| {
+        message.replace(own, python)
+    })
 }
 
 /// Turns an error of the library into an exception; an argument of `map_err`.
@@ -76,4 +96,18 @@ impl Fault {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.take().map_or(Ok(()), Err)
     }
+}
+
+/// Checks that this is the process in which models were first used. The threads that compute are
+/// not in one that was forked from it, where a forward would wait for them without end.
+pub(crate) fn not_forked() -> PyResult<()> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let first = *FIRST.get_or_init(process::id);
+    if first == process::id() {
+        return Ok(());
+    }
+    Err(CascadeError::new_err(format!(
+        "this process was forked from process {first}, which has used models, and the threads that compute stayed \
+         there; load models in the children alone, or start them by `multiprocessing.get_context(\"spawn\")`"
+    )))
 }

@@ -1,15 +1,17 @@
 //! `cascade_decoding._lib`: the engine, its models and its drafters for Python.
 //!
-//! One file for each concept; what a user sees is documented in the stubs (`_lib.pyi`) and in
-//! `python/cascade_decoding`. Rust never holds the interpreter's lock while models compute: a
-//! generation is stepped with the lock released, and parts written in Python take it when they are
-//! called.
+//! One file for each concept. `python/cascade_decoding` has what can be Python; of the classes that
+//! users see here, the comments are their documentation in Python, from which
+//! `scripts/python-stubs.py` copies that of `_lib.pyi`. Rust never holds the interpreter's lock
+//! while models compute: a generation is stepped with the lock released, and parts written in
+//! Python take it when they are called.
 
-mod cascade;
+mod batch;
 mod command;
 mod config;
 mod dataset;
 mod drafter;
+mod engine;
 mod error;
 mod native;
 mod options;
@@ -19,6 +21,7 @@ mod policy;
 mod scorer;
 mod stream;
 mod tree;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -31,16 +34,9 @@ fn _lib(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.py().get_type::<error::CascadeError>(),
     )?;
     module.add_class::<config::Config>()?;
-    module.add_class::<cascade::Cascade>()?;
-    module.add_class::<stream::Stream>()?;
-    module.add_class::<output::Output>()?;
-    module.add_class::<output::Step>()?;
+    module.add_class::<engine::Engine>()?;
+    module.add_class::<stream::Steps>()?;
     module.add_class::<tree::Tree>()?;
-    module.add_class::<scorer::Want>()?;
-    module.add_class::<policy::Drafted>()?;
-    module.add_class::<policy::DraftState>()?;
-    module.add_class::<policy::Review>()?;
-    module.add_class::<drafter::Observed>()?;
     module.add_class::<native::NativeDrafter>()?;
     module.add_function(wrap_pyfunction!(dataset::dataset, module)?)?;
     module.add_function(wrap_pyfunction!(command::lab_main, module)?)?;

@@ -18,9 +18,15 @@ use crate::tree::Tree;
 
 type Tokens<'py> = PyArrayLike1<'py, TokenId, AllowTypeChange>;
 
-/// A drafter of the library; see the stubs.
+/// A statistical drafter of the library: alone, or as a level of :meth:`Cascade.build`.
+///
+/// >>> import cascade_decoding
+/// >>> drafter = cascade_decoding.MaxGram()
+/// >>> drafter.propose([1, 2, 3, 4, 1, 2], depth=2).tokens.tolist()
+/// [3, 4]
 #[pyclass(module = "cascade_decoding", frozen)]
 pub struct NativeDrafter {
+    /// What it is called in reports.
     #[pyo3(get)]
     name: &'static str,
     factory: Arc<dyn DrafterFactory>,
@@ -62,6 +68,15 @@ fn table_for(path: &Path, tokenizer: &str) -> PyResult<Arc<NgramTable>> {
 
 #[pymethods]
 impl NativeDrafter {
+    /// The paper's Max-Gram: what followed the longest suffix of the text that occurred before.
+    ///
+    /// ``occurrence``: of several such places the ``"earliest"`` (the paper's) or the ``"latest"``.
+    /// ``min_match``: the shortest suffix. ``branches``: how many continuations are drafted.
+    ///
+    /// >>> import cascade_decoding
+    /// >>> drafter = cascade_decoding.MaxGram(occurrence="latest")
+    /// >>> drafter.propose([1, 2, 1, 3, 1], depth=1).tokens.tolist()
+    /// [3]
     #[staticmethod]
     #[pyo3(signature = (*, occurrence="earliest", min_match=1, branches=1))]
     fn max_gram(occurrence: &str, min_match: usize, branches: usize) -> PyResult<Self> {
@@ -83,6 +98,16 @@ impl NativeDrafter {
         Ok(Self::new("max-gram", MaxGram::new().with_options(options)))
     }
 
+    /// The tree of all matches, with estimates.
+    ///
+    /// ``table``: an n-gram table, which belongs to the tokenizer of the model ``tokenizer`` (a
+    /// folder or hub id). ``session_tokens``: tokens of earlier texts that are kept to draft from.
+    /// ``min_probability``: less probable nodes are not drafted.
+    ///
+    /// >>> import cascade_decoding
+    /// >>> drafter = cascade_decoding.MaxGramTree()
+    /// >>> sorted(drafter.propose([1, 2, 3, 1, 2, 4, 1, 2], depth=1, nodes=2).tokens.tolist())
+    /// [3, 4]
     #[staticmethod]
     #[pyo3(signature = (*, table=None, tokenizer=None, session_tokens=None, min_probability=None))]
     fn max_gram_tree(
@@ -123,6 +148,12 @@ impl NativeDrafter {
         })
     }
 
+    /// Prompt lookup, as a baseline: what followed the last ``max_ngram`` tokens or fewer.
+    ///
+    /// >>> import cascade_decoding
+    /// >>> drafter = cascade_decoding.PromptLookup(max_ngram=2)
+    /// >>> drafter.propose([7, 8, 9, 7, 8], depth=1).tokens.tolist()
+    /// [9]
     #[staticmethod]
     #[pyo3(signature = (*, max_ngram=3, branches=1))]
     fn prompt_lookup(max_ngram: usize, branches: usize) -> Self {
@@ -130,6 +161,9 @@ impl NativeDrafter {
         Self::new("prompt-lookup", move || lookup.clone())
     }
 
+    /// One for another text that is generated at the same time, with the same settings and table.
+    /// Max-Gram trees that keep answers (``session_tokens``) share them and what they learn: what
+    /// one has observed, all draft from.
     fn fork(&self) -> Self {
         Self {
             name: self.name,
@@ -139,11 +173,14 @@ impl NativeDrafter {
         }
     }
 
+    /// Sets the encoder's tokens; empty for decoder-only models.
     fn set_source(&self, py: Python<'_>, source: Tokens<'_>) {
         let source = source.as_array().to_vec();
         py.detach(|| self.drafter().set_source(&source));
     }
 
+    /// A continuation of ``context``: at most ``nodes`` nodes, ``depth`` on any path; a chain if
+    /// ``nodes`` is not given. Amortized time follows the tokens that are new in the context.
     #[pyo3(signature = (context, depth, nodes=None))]
     fn propose(
         &self,
@@ -158,6 +195,7 @@ impl NativeDrafter {
         Tree::from(proposed)
     }
 
+    /// Learns that the target said ``emitted`` after ``context``.
     fn observe(&self, py: Python<'_>, context: Tokens<'_>, emitted: Tokens<'_>) {
         let (context, emitted) = (context.as_array().to_vec(), emitted.as_array().to_vec());
         // What another engine has verified: of the target it is not known what it would have said
@@ -174,6 +212,7 @@ impl NativeDrafter {
         });
     }
 
+    /// Forgets what it has observed.
     fn forget(&self) {
         self.drafter().forget();
     }

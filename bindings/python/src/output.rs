@@ -1,238 +1,97 @@
-//! What generations return.
+//! What generations return, as dictionaries of which `Output` and `Step` are made in Python.
 
-use cascade::{GenerationOutput, LevelId, StepReport, TokenId, TokenLogprobs, Usage};
+use cascade::{GenerationOutput, LevelId, StepReport, TokenLogprobs, Usage};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict};
+use pyo3::types::PyDict;
 
 use crate::tree::Tree;
+use crate::view::figures;
 
-/// One answer; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen)]
-pub struct Output {
-    output: GenerationOutput,
-    names: Vec<String>,
-    logprobs: Vec<TokenLogprobs>,
+/// An answer, with log probabilities if they were asked for.
+pub(crate) type Answer = (GenerationOutput, Vec<TokenLogprobs>);
+
+/// What an `Output` holds.
+pub(crate) fn output<'py>(
+    py: Python<'py>,
+    (output, logprobs): &Answer,
+    names: &[String],
+) -> PyResult<Bound<'py, PyDict>> {
+    let steps = output.steps.iter();
+    let steps: Vec<_> = steps.map(|step| (step.drafted, step.accepted)).collect();
+    let models = output.models.iter().map(|model| {
+        let own = usage(py, &model.usage)?;
+        own.set_item("name", &model.name)?;
+        own.set_item("role", model.role.as_str())?;
+        Ok(own)
+    });
+    Ok(figures! {
+        py,
+        text: output.text.as_deref(),
+        tokens: PyArray1::from_slice(py, &output.tokens),
+        proposers: named(names, output.proposers.iter()),
+        finish: output.finish.as_str(),
+        num_spec_steps: steps.len(),
+        steps: steps,
+        num_draft_tokens: output.num_draft_tokens(),
+        num_accepted_draft_tokens: output.num_accepted_draft_tokens(),
+        mean_acceptance_length: output.mean_acceptance_length(),
+        draft_acceptance_rate: output.draft_acceptance_rate(),
+        acceptance_histogram: output.acceptance_histogram(),
+        wall_seconds: output.wall.as_secs_f64(),
+        tokens_per_second: output.tokens_per_second(),
+        logprobs: pairs(logprobs),
+        models: models.collect::<PyResult<Vec<_>>>()?,
+    })
 }
 
-impl Output {
-    pub fn new(output: GenerationOutput, names: Vec<String>, logprobs: Vec<TokenLogprobs>) -> Self {
-        Self {
-            output,
-            names,
-            logprobs,
-        }
+/// What a `Step` holds.
+pub(crate) fn step<'py>(
+    py: Python<'py>,
+    report: &StepReport,
+    names: &[String],
+) -> PyResult<Bound<'py, PyDict>> {
+    let pieces = report.text.iter();
+    let pieces: Vec<_> = pieces
+        .map(|piece| (&piece.text, &names[piece.proposer.0]))
+        .collect();
+    let mut draft = cascade::TokenTree::new();
+    for node in &report.draft {
+        draft.push(node.token, node.parent);
     }
-}
-
-#[pymethods]
-impl Output {
-    #[getter]
-    fn text(&self) -> Option<&str> {
-        self.output.text.as_deref()
-    }
-
-    #[getter]
-    fn tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<TokenId>> {
-        PyArray1::from_slice(py, &self.output.tokens)
-    }
-
-    #[getter]
-    fn proposers(&self) -> Vec<&str> {
-        named(&self.names, self.output.proposers.iter())
-    }
-
-    #[getter]
-    fn finish(&self) -> &'static str {
-        self.output.finish.as_str()
-    }
-
-    #[getter]
-    fn steps(&self) -> Vec<(usize, usize)> {
-        let steps = self.output.steps.iter();
-        steps.map(|step| (step.drafted, step.accepted)).collect()
-    }
-
-    #[getter]
-    fn num_spec_steps(&self) -> usize {
-        self.output.steps.len()
-    }
-
-    #[getter]
-    fn num_draft_tokens(&self) -> usize {
-        self.output.num_draft_tokens()
-    }
-
-    #[getter]
-    fn num_accepted_draft_tokens(&self) -> usize {
-        self.output.num_accepted_draft_tokens()
-    }
-
-    #[getter]
-    fn mean_acceptance_length(&self) -> f64 {
-        self.output.mean_acceptance_length()
-    }
-
-    #[getter]
-    fn draft_acceptance_rate(&self) -> f64 {
-        self.output.draft_acceptance_rate()
-    }
-
-    #[getter]
-    fn acceptance_histogram(&self) -> Vec<usize> {
-        self.output.acceptance_histogram()
-    }
-
-    #[getter]
-    fn wall_seconds(&self) -> f64 {
-        self.output.wall.as_secs_f64()
-    }
-
-    #[getter]
-    fn tokens_per_second(&self) -> f64 {
-        self.output.tokens_per_second()
-    }
-
-    #[getter]
-    fn logprobs(&self) -> Vec<(f64, Vec<(TokenId, f64)>)> {
-        logprobs(&self.logprobs)
-    }
-
-    #[getter]
-    fn models<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let models = self.output.models.iter();
-        let model = |model: &cascade::ModelUsage| {
-            let usage = usage(py, &model.usage)?;
-            usage.set_item("name", &model.name)?;
-            usage.set_item("role", model.role.as_str())?;
-            Ok(usage)
-        };
-        models.map(model).collect()
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "Output(text={:?}, tokens={}, mean_acceptance_length={:.2}, finish={:?})",
-            self.output.text.as_deref().unwrap_or_default(),
-            self.output.tokens.len(),
-            self.output.mean_acceptance_length(),
-            self.output.finish.as_str()
-        )
-    }
-}
-
-/// One step of a stream; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen)]
-pub struct Step {
-    report: StepReport,
-    names: Vec<String>,
-}
-
-impl Step {
-    pub fn new(report: StepReport, names: Vec<String>) -> Self {
-        Self { report, names }
-    }
-}
-
-#[pymethods]
-impl Step {
-    #[getter]
-    fn text(&self) -> String {
-        self.report.text()
-    }
-
-    #[getter]
-    fn pieces(&self) -> Vec<(&str, &str)> {
-        let pieces = self.report.text.iter();
-        pieces
-            .map(|piece| (piece.text.as_str(), self.names[piece.proposer.0].as_str()))
-            .collect()
-    }
-
-    #[getter]
-    fn tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<TokenId>> {
-        PyArray1::from_slice(py, &self.report.tokens)
-    }
-
-    #[getter]
-    fn proposers(&self) -> Vec<&str> {
-        named(&self.names, self.report.proposers.iter())
-    }
-
-    #[getter]
-    fn drafted(&self) -> usize {
-        self.report.step.drafted
-    }
-
-    #[getter]
-    fn accepted(&self) -> usize {
-        self.report.step.accepted
-    }
-
-    #[getter]
-    fn draft(&self) -> Tree {
-        let mut tree = cascade::TokenTree::new();
-        for node in &self.report.draft {
-            tree.push(node.token, node.parent);
-        }
-        Tree::from(&tree)
-    }
-
-    #[getter]
-    fn draft_proposers(&self) -> Vec<&str> {
-        let nodes = self.report.draft.iter();
-        named(&self.names, nodes.map(|node| &node.proposer))
-    }
-
-    #[getter]
-    fn draft_accepted(&self) -> Vec<bool> {
-        self.report.draft.iter().map(|node| node.accepted).collect()
-    }
-
-    #[getter]
-    fn levels<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let levels = self.report.levels.iter().zip(&self.names);
-        let level = |(level, name): (&cascade::LevelStep, &String)| {
-            let usage = usage(py, &level.usage)?;
-            usage.set_item("name", name)?;
-            usage.set_item("drafted", level.drafted)?;
-            usage.set_item("accepted", level.accepted)?;
-            Ok(usage)
-        };
-        levels.map(level).collect()
-    }
-
-    #[getter]
-    fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let own = &self.report.timings;
-        [
-            ("drafting", own.drafting),
-            ("forward", own.forward),
-            ("verification", own.verification),
-            ("emission", own.emission),
-        ]
-        .map(|(part, time)| (part, time.as_secs_f64()))
-        .into_py_dict(py)
-    }
-
-    #[getter]
-    fn logprobs(&self) -> Vec<(f64, Vec<(TokenId, f64)>)> {
-        logprobs(&self.report.logprobs)
-    }
-
-    #[getter]
-    fn finish(&self) -> Option<&'static str> {
-        self.report.finish.as_ref().map(cascade::Finish::as_str)
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "Step(text={:?}, drafted={}, accepted={})",
-            self.report.text(),
-            self.report.step.drafted,
-            self.report.step.accepted
-        )
-    }
+    let kept: Vec<_> = report.draft.iter().map(|node| node.accepted).collect();
+    let drafted_by = report.draft.iter().map(|node| &node.proposer);
+    let levels = report.levels.iter().zip(names).map(|(level, name)| {
+        let own = usage(py, &level.usage)?;
+        own.set_item("name", name)?;
+        own.set_item("drafted", level.drafted)?;
+        own.set_item("accepted", level.accepted)?;
+        Ok(own)
+    });
+    let times = &report.timings;
+    let timings = figures! {
+        py,
+        drafting: times.drafting.as_secs_f64(),
+        forward: times.forward.as_secs_f64(),
+        verification: times.verification.as_secs_f64(),
+        emission: times.emission.as_secs_f64(),
+    };
+    Ok(figures! {
+        py,
+        text: report.text(),
+        pieces: pieces,
+        tokens: PyArray1::from_slice(py, &report.tokens),
+        proposers: named(names, report.proposers.iter()),
+        drafted: report.step.drafted,
+        accepted: report.step.accepted,
+        draft: Tree::from(&draft),
+        draft_proposers: named(names, drafted_by),
+        draft_accepted: kept,
+        levels: levels.collect::<PyResult<Vec<_>>>()?,
+        timings: timings,
+        logprobs: pairs(&report.logprobs),
+        finish: report.finish.as_ref().map(cascade::Finish::as_str),
+    })
 }
 
 /// The names of levels.
@@ -240,18 +99,19 @@ fn named<'a>(names: &'a [String], levels: impl Iterator<Item = &'a LevelId>) -> 
     levels.map(|level| names[level.0].as_str()).collect()
 }
 
-fn logprobs(own: &[TokenLogprobs]) -> Vec<(f64, Vec<(TokenId, f64)>)> {
+fn pairs(own: &[TokenLogprobs]) -> Vec<(f64, Vec<(u32, f64)>)> {
     own.iter()
         .map(|own| (own.logprob, own.top.clone()))
         .collect()
 }
 
 fn usage<'py>(py: Python<'py>, usage: &Usage) -> PyResult<Bound<'py, PyDict>> {
-    let own = PyDict::new(py);
-    own.set_item("calls", usage.calls)?;
-    own.set_item("rows", usage.rows)?;
-    own.set_item("catch_up_rows", usage.catch_up_rows)?;
-    own.set_item("prefill_rows", usage.prefill_rows)?;
-    own.set_item("seconds", usage.time.as_secs_f64())?;
-    Ok(own)
+    Ok(figures! {
+        py,
+        calls: usage.calls,
+        rows: usage.rows,
+        catch_up_rows: usage.catch_up_rows,
+        prefill_rows: usage.prefill_rows,
+        seconds: usage.time.as_secs_f64(),
+    })
 }

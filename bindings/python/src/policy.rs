@@ -4,96 +4,64 @@ use cascade::{DraftedToken, LevelId, Outcome, Turn, TurnStart};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::{PyClass, PyClassInitializer};
 
 use crate::error::Fault;
 use crate::tree::Tree;
+use crate::view::{figures, view};
 
-/// A drafted token, as stop rules see it; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen, get_all)]
-pub(crate) struct Drafted {
-    reviewer: usize,
-    drafter: usize,
-    position: usize,
-    turn_position: usize,
-    generated: usize,
-    token: u32,
-    probability: Option<f32>,
-    top: Vec<(u32, f32)>,
-    entropy: Option<f32>,
-    hidden: Option<Py<PyArray1<f32>>>,
+/// A drafted token, as stop rules see it.
+fn drafted<'py>(py: Python<'py>, seen: &DraftedToken<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let hidden = seen.hidden.map(|hidden| PyArray1::from_slice(py, hidden));
+    let own = figures! {
+        py,
+        reviewer: seen.reviewer.0,
+        drafter: seen.drafter.0,
+        position: seen.position,
+        turn_position: seen.turn_position,
+        generated: seen.generated,
+        token: seen.token,
+        probability: seen.probability,
+        top: seen.top.to_vec(),
+        entropy: seen.entropy,
+        hidden: hidden,
+    };
+    view(py, "Drafted", own)
 }
 
-impl Drafted {
-    fn new(py: Python<'_>, drafted: &DraftedToken<'_>) -> Self {
-        Self {
-            reviewer: drafted.reviewer.0,
-            drafter: drafted.drafter.0,
-            position: drafted.position,
-            turn_position: drafted.turn_position,
-            generated: drafted.generated,
-            token: drafted.token,
-            probability: drafted.probability,
-            top: drafted.top.to_vec(),
-            entropy: drafted.entropy,
-            hidden: drafted
-                .hidden
-                .map(|hidden| PyArray1::from_slice(py, hidden).unbind()),
-        }
-    }
+/// A draft in progress, as schedules see it.
+fn draft_state<'py>(
+    py: Python<'py>,
+    state: &cascade::DraftState<'_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let turns = state.turns.iter();
+    let turns: Vec<_> = turns
+        .map(|record| (record.turn.drafter.0, record.path.len(), record.stopped))
+        .collect();
+    let own = figures! {
+        py,
+        depth: state.depth,
+        nodes: state.nodes,
+        ended: state.ended,
+        max_depth: state.budget.depth,
+        max_nodes: state.budget.nodes,
+        drafters: state.drafters,
+        turns: turns,
+    };
+    view(py, "DraftState", own)
 }
 
-/// A draft in progress, as schedules see it; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen, get_all)]
-pub(crate) struct DraftState {
-    depth: usize,
-    nodes: usize,
-    ended: bool,
-    max_depth: usize,
-    max_nodes: usize,
-    drafters: usize,
-    turns: Vec<(usize, usize, bool)>,
-}
-
-impl From<&cascade::DraftState<'_>> for DraftState {
-    fn from(state: &cascade::DraftState<'_>) -> Self {
-        let turn = |record: &cascade::TurnRecord| {
-            (record.turn.drafter.0, record.path.len(), record.stopped)
-        };
-        Self {
-            depth: state.depth,
-            nodes: state.nodes,
-            ended: state.ended,
-            max_depth: state.budget.depth,
-            max_nodes: state.budget.nodes,
-            drafters: state.drafters,
-            turns: state.turns.iter().map(turn).collect(),
-        }
-    }
-}
-
-/// The outcome of a review, as schedules and stop rules learn of it; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen, get_all)]
-pub(crate) struct Review {
-    reviewer: usize,
-    accepted: Vec<usize>,
-    next: u32,
-    rows: usize,
-    seconds: f64,
-    draft: Tree,
-}
-
-impl From<&Outcome<'_>> for Review {
-    fn from(outcome: &Outcome<'_>) -> Self {
-        Self {
-            reviewer: outcome.reviewer.0,
-            accepted: outcome.accepted.to_vec(),
-            next: outcome.next,
-            rows: outcome.forward.rows,
-            seconds: outcome.forward.time.as_secs_f64(),
-            draft: Tree::from(outcome.draft.tree()),
-        }
-    }
+/// The outcome of a review, as schedules and stop rules learn of it.
+fn review<'py>(py: Python<'py>, outcome: &Outcome<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let own = figures! {
+        py,
+        reviewer: outcome.reviewer.0,
+        accepted: outcome.accepted.to_vec(),
+        next: outcome.next,
+        rows: outcome.forward.rows,
+        seconds: outcome.forward.time.as_secs_f64(),
+        draft: Tree::from(outcome.draft.tree()),
+    };
+    view(py, "Review", own)
 }
 
 /// A part of a cascade that is written in Python, a drafter, stop rule or schedule: an object whose
@@ -124,13 +92,13 @@ impl PyPart {
     }
 
     /// Passes an observation to the object, if it has the method.
-    pub(crate) fn observe<T: PyClass + Into<PyClassInitializer<T>>>(
+    pub(crate) fn observe(
         &self,
-        seen: impl FnOnce(Python<'_>) -> T,
+        seen: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>>,
     ) {
         if self.observes {
             self.call((), |object| {
-                let seen = Bound::new(object.py(), seen(object.py()))?;
+                let seen = seen(object.py())?;
                 object.call_method1("observe", (seen,)).map(drop)
             });
         }
@@ -173,13 +141,13 @@ impl cascade::StopRule for PyStopRule {
     /// After an exception it stops: the step ends soon, and raises it.
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
         self.part.call(true, |object| {
-            let drafted = Drafted::new(object.py(), drafted);
-            object.call_method1("stop", (drafted,))?.is_truthy()
+            let seen = self::drafted(object.py(), drafted)?;
+            object.call_method1("stop", (seen,))?.is_truthy()
         })
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
-        self.part.observe(|_| Review::from(outcome));
+        self.part.observe(|py| review(py, outcome));
     }
 }
 
@@ -190,7 +158,7 @@ impl cascade::Schedule for PySchedule {
     fn next(&mut self, reviewer: LevelId, state: &cascade::DraftState<'_>) -> Option<Turn> {
         let nodes = state.budget.nodes;
         self.0.call(None, |object| {
-            let arguments = (reviewer.0, DraftState::from(state));
+            let arguments = (reviewer.0, draft_state(object.py(), state)?);
             let turn = object.call_method1("next", arguments)?;
             if turn.is_none() {
                 Ok(None)
@@ -212,7 +180,7 @@ impl cascade::Schedule for PySchedule {
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
-        self.0.observe(|_| Review::from(outcome));
+        self.0.observe(|py| review(py, outcome));
     }
 }
 

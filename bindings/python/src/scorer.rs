@@ -2,53 +2,26 @@
 
 use cascade::core::{Error, HiddenLayer, HiddenLayers, HiddenStates, Result, ScorerInfo};
 use cascade::{Architecture, GatheredProbs, Matrix, RowDetail, Scores, TokenId, TokenTree, Top};
-use numpy::{AllowTypeChange, PyArray1, PyArrayLike1, PyArrayLike2, PyReadonlyArray2};
+use numpy::{AllowTypeChange, PyArray1, PyArrayLike1, PyArrayLike2};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::tree::Tree;
+use crate::view::{figures, view};
 
-/// What the engine needs of each row; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen)]
-pub struct Want {
-    #[pyo3(get)]
-    rows: &'static str,
-    #[pyo3(get)]
-    top: usize,
-    #[pyo3(get)]
-    entropy: bool,
-    #[pyo3(get)]
-    hidden: bool,
-}
-
-impl From<cascade::Want> for Want {
-    fn from(want: cascade::Want) -> Self {
-        Self {
-            rows: match want.rows {
-                RowDetail::Argmax => "argmax",
-                RowDetail::Gathered => "gathered",
-                RowDetail::Logits => "logits",
-            },
-            top: want.top,
-            entropy: want.entropy,
-            hidden: !want.hidden.is_empty(),
-        }
-    }
-}
-
-#[pymethods]
-impl Want {
-    #[getter]
-    fn is_argmax(&self) -> bool {
-        self.rows == "argmax" && self.top == 0 && !self.entropy && !self.hidden
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "Want(rows={:?}, top={}, entropy={}, hidden={})",
-            self.rows, self.top, self.entropy, self.hidden
-        )
-    }
+/// What the engine needs of each row.
+fn wanted<'py>(py: Python<'py>, want: &cascade::Want) -> PyResult<Bound<'py, PyAny>> {
+    let rows = match want.rows {
+        RowDetail::Argmax => "argmax",
+        RowDetail::Gathered => "gathered",
+        RowDetail::Logits => "logits",
+    };
+    let hidden = !want.hidden.is_empty();
+    view(
+        py,
+        "Want",
+        figures! { py, rows: rows, top: want.top, entropy: want.entropy, hidden: hidden },
+    )
 }
 
 /// A `cascade_decoding.Scorer`.
@@ -84,13 +57,14 @@ impl PyScorer {
             let arguments = (
                 PyArray1::from_slice(py, context),
                 Tree::from(tree),
-                Want::from(want),
+                wanted(py, &want).map_err(Error::backend)?,
             );
             let object = self.object.bind(py);
             let value = object
                 .call_method1("score", arguments)
                 .map_err(Error::backend)?;
-            if let Ok(logits) = value.extract::<PyReadonlyArray2<'_, f32>>() {
+            if !value.hasattr("rows_computed").map_err(Error::backend)? {
+                let logits = logits(&value).map_err(Error::backend)?;
                 return self.of_logits(&logits, tree, want);
             }
             let scores = scores(&value).map_err(Error::backend)?;
@@ -112,7 +86,7 @@ impl PyScorer {
     /// Everything from logits, as our own models do it.
     fn of_logits(
         &self,
-        logits: &PyReadonlyArray2<'_, f32>,
+        logits: &Rows<'_, f32>,
         tree: &TokenTree,
         want: cascade::Want,
     ) -> Result<Scores> {
@@ -168,15 +142,22 @@ impl cascade::Scorer for PyScorer {
     }
 }
 
+/// Reads logits: an array of any numbers, or lists of lists.
+fn logits<'py>(value: &Bound<'py, PyAny>) -> PyResult<Rows<'py, f32>> {
+    let read: PyResult<_> = value.extract();
+    read.map_err(|cause| {
+        let error = PyTypeError::new_err(format!(
+            "Scorer.score returned {}; return Scores, or all logits as numbers of shape (nodes + 1, vocabulary)",
+            value.get_type()
+        ));
+        error.set_cause(value.py(), Some(cause));
+        error
+    })
+}
+
 /// Reads a `cascade_decoding.Scores`; what is missing in it the engine reports by name.
 fn scores(value: &Bound<'_, PyAny>) -> PyResult<Scores> {
-    let Some(argmax) = present(value, "argmax")? else {
-        return Err(PyTypeError::new_err(format!(
-            "Scorer.score returned {}; return Scores, or all logits as a float32 array of shape (nodes + 1, vocabulary)",
-            value.get_type().name()?
-        )));
-    };
-    let argmax: PyArrayLike1<'_, TokenId, AllowTypeChange> = argmax.extract()?;
+    let argmax: PyArrayLike1<'_, TokenId, AllowTypeChange> = value.getattr("argmax")?.extract()?;
     let rows: usize = value.getattr("rows_computed")?.extract()?;
     let gathered = match present(value, "gathered")? {
         None => None,
@@ -211,6 +192,7 @@ fn scores(value: &Bound<'_, PyAny>) -> PyResult<Scores> {
 }
 
 type Floats<'py> = PyArrayLike1<'py, f32, AllowTypeChange>;
+type Rows<'py, T> = PyArrayLike2<'py, T, AllowTypeChange>;
 
 fn vector(values: &Floats<'_>) -> Vec<f32> {
     values.as_array().to_vec()
@@ -222,7 +204,7 @@ fn present<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<
 }
 
 fn matrix(value: &Bound<'_, PyAny>) -> PyResult<Matrix> {
-    let values: PyArrayLike2<'_, f32, AllowTypeChange> = value.extract()?;
+    let values: Rows<'_, f32> = value.extract()?;
     let values = values.as_array();
     match values.ncols() {
         0 => Err(PyValueError::new_err("a matrix has no columns")),
@@ -231,7 +213,6 @@ fn matrix(value: &Bound<'_, PyAny>) -> PyResult<Matrix> {
 }
 
 fn top_of(value: &Bound<'_, PyAny>) -> PyResult<Top> {
-    type Rows<'py, T> = PyArrayLike2<'py, T, AllowTypeChange>;
     let (tokens, probabilities) = value.extract::<(Rows<'_, TokenId>, Rows<'_, f32>)>()?;
     let (tokens, probabilities) = (tokens.as_array(), probabilities.as_array());
     if tokens.dim() != probabilities.dim() {

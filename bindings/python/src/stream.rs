@@ -5,21 +5,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cascade::{Generation, StepReport, TokenLogprobs};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::cascade::Cascade;
-use crate::error::{CascadeError, to_python};
-use crate::output::{Output, Step};
+use crate::engine::Engine;
+use crate::error::{CascadeError, not_forked, to_python};
+use crate::output::{Answer, output, step};
 
-/// A generation that owns the engine of its cascade, and gives it back when it ends, is
-/// closed or is dropped.
+/// A generation that owns the cascade of its engine, and gives it back when it ends, is closed or
+/// is dropped.
 pub struct Running {
-    owner: Py<Cascade>,
+    owner: Py<Engine>,
     generation: Option<Generation<cascade::Cascade>>,
     logprobs: Vec<TokenLogprobs>,
 }
 
 impl Running {
-    pub fn new(owner: Py<Cascade>, generation: Generation<cascade::Cascade>) -> Self {
+    pub fn new(owner: Py<Engine>, generation: Generation<cascade::Cascade>) -> Self {
         Self {
             owner,
             generation: Some(generation),
@@ -30,6 +31,7 @@ impl Running {
     /// The next step, without the interpreter's lock while it computes. Signals are looked for
     /// between steps.
     pub fn step(&mut self, py: Python<'_>) -> PyResult<Option<StepReport>> {
+        not_forked()?;
         let Some(generation) = &mut self.generation else {
             return Ok(None);
         };
@@ -43,14 +45,12 @@ impl Running {
         Ok(report)
     }
 
-    /// Gives the engine back, and what has been generated.
-    pub fn end(&mut self) -> Option<Output> {
+    /// Gives the cascade back, and what has been generated.
+    pub fn end(&mut self) -> Option<Answer> {
         let generation = self.generation.take()?;
-        let (output, engine) = generation.into_output_and_cascade();
-        let owner = self.owner.get();
-        owner.put_back(engine);
-        let logprobs = std::mem::take(&mut self.logprobs);
-        Some(Output::new(output, owner.names(), logprobs))
+        let (output, cascade) = generation.into_output_and_cascade();
+        self.owner.get().put_back(cascade);
+        Some((output, std::mem::take(&mut self.logprobs)))
     }
 }
 
@@ -60,16 +60,16 @@ impl Drop for Running {
     }
 }
 
-/// An iterator over the steps of a generation; see the stubs.
-#[pyclass(module = "cascade_decoding", frozen)]
-pub struct Stream(Mutex<State>);
+/// The steps of a generation, which a `Stream` takes.
+#[pyclass(module = "cascade_decoding._lib", frozen)]
+pub struct Steps(Mutex<State>);
 
 struct State {
     running: Running,
-    output: Option<Py<Output>>,
+    output: Option<Py<PyDict>>,
 }
 
-impl Stream {
+impl Steps {
     pub fn new(running: Running) -> Self {
         Self(Mutex::new(State {
             running,
@@ -92,40 +92,28 @@ impl Stream {
 
 impl State {
     fn end(&mut self, py: Python<'_>) -> PyResult<()> {
-        if let Some(output) = self.running.end() {
-            self.output = Some(Py::new(py, output)?);
+        if let Some(answer) = self.running.end() {
+            let names = &self.running.owner.get().names;
+            self.output = Some(output(py, &answer, names)?.unbind());
         }
         Ok(())
     }
 }
 
 #[pymethods]
-impl Stream {
+impl Steps {
     fn __iter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
         own
     }
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Step> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut state = self.state()?;
-        let step = state.running.step(py);
-        if !matches!(&step, Ok(Some(report)) if report.finish.is_none()) {
+        let taken = state.running.step(py);
+        if !matches!(&taken, Ok(Some(report)) if report.finish.is_none()) {
             state.end(py)?;
         }
-        let report = step?.ok_or_else(|| PyStopIteration::new_err(()))?;
-        Ok(Step::new(report, state.running.owner.get().names()))
-    }
-
-    fn __enter__(own: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        own
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _exception: &Bound<'_, pyo3::types::PyTuple>,
-    ) -> PyResult<()> {
-        self.close(py)
+        let report = taken?.ok_or_else(|| PyStopIteration::new_err(()))?;
+        step(py, &report, &state.running.owner.get().names)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -133,12 +121,8 @@ impl Stream {
     }
 
     #[getter]
-    fn output(&self, py: Python<'_>) -> PyResult<Py<Output>> {
-        match &self.state()?.output {
-            Some(output) => Ok(output.clone_ref(py)),
-            None => Err(CascadeError::new_err(
-                "the stream has not ended; take its steps to the end, or close it",
-            )),
-        }
+    fn output(&self, py: Python<'_>) -> PyResult<Option<Py<PyDict>>> {
+        let state = self.state()?;
+        Ok(state.output.as_ref().map(|output| output.clone_ref(py)))
     }
 }

@@ -5,7 +5,16 @@ use numpy::{AllowTypeChange, PyArray1, PyArray2, PyArrayLike1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A token tree; see the stubs.
+/// A token tree: candidates that may follow a context.
+///
+/// Nodes are in topological order, a parent before its children; parent -1 is the context. Without
+/// ``parents`` each token follows the one before. ``probabilities`` are a drafter's estimates that
+/// a node is accepted given that its parent is.
+///
+/// >>> import cascade_decoding
+/// >>> tree = cascade_decoding.Tree([5, 6, 7], [-1, 0, 0])
+/// >>> tree.depths.tolist(), tree.is_chain
+/// ([0, 1, 1], False)
 #[pyclass(module = "cascade_decoding", frozen)]
 #[derive(Clone)]
 pub struct Tree {
@@ -56,11 +65,13 @@ impl Tree {
         self.tree.len()
     }
 
+    /// The token of each node.
     #[getter]
     fn tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<TokenId>> {
         PyArray1::from_iter(py, self.tree.tokens())
     }
 
+    /// The parent of each node: an earlier one, or -1.
     #[getter]
     fn parents<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let parents = (0..self.tree.len()).map(|node| self.tree.parent(node));
@@ -70,28 +81,37 @@ impl Tree {
         )
     }
 
+    /// Number of ancestors of each node: its position after the context.
     #[getter]
     fn depths<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let depths = (0..self.tree.len()).map(|node| self.tree.depth(node) as i64);
         PyArray1::from_iter(py, depths)
     }
 
+    /// The estimates, if there are any.
     #[getter]
     fn probabilities<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f32>>> {
         let own = &self.probabilities;
         (!own.is_empty()).then(|| PyArray1::from_slice(py, own))
     }
 
+    /// Whether no node has more than one child.
     #[getter]
     fn is_chain(&self) -> bool {
         self.tree.is_chain()
     }
 
+    /// Tokens on the longest path.
     #[getter]
     fn height(&self) -> usize {
         self.tree.height()
     }
 
+    /// ``[N, N]``: whether a node (row) sees another (column): itself and its ancestors.
+    ///
+    /// >>> import cascade_decoding
+    /// >>> cascade_decoding.Tree([5, 6]).mask().tolist()
+    /// [[True, False], [True, True]]
     fn mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<bool>>> {
         let rows: Vec<_> = (0..self.tree.len())
             .map(|node| {

@@ -12,7 +12,8 @@ True
 True
 
 * :func:`load`: a target and its drafters by folders or hub ids; :class:`Config`: YAML files.
-* :class:`Cascade`: ``generate``, ``stream``, ``chat``; :class:`Output`, :class:`Step`.
+* :class:`Cascade`: ``generate``, ``stream``, ``chat``, of one prompt or of a list; :class:`Output`,
+  :class:`Step`; :class:`Options`, their keywords.
 * :class:`Scorer`, :class:`Drafter`, :class:`Schedule`, :class:`StopRule`: parts of your own.
 * :func:`MaxGram`, :func:`MaxGramTree`, :func:`PromptLookup`: the statistical drafters, alone or as levels.
 * :mod:`cascade_decoding.torch`: torch models as levels; :mod:`cascade_decoding.transformers`: inside
@@ -24,24 +25,12 @@ True
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Union
+from typing import List
 
-from ._lib import (
-    Cascade,
-    CascadeError,
-    Config,
-    Drafted,
-    DraftState,
-    NativeDrafter,
-    Observed,
-    Output,
-    Review,
-    Step,
-    Stream,
-    Tree,
-    Want,
-    __version__,
-)
+from ._cascade import Cascade, Stream, Tokenizer, load
+from ._lib import CascadeError, Config, NativeDrafter, Tree, __version__
+from ._options import Options
+from ._views import Drafted, DraftState, Observed, Output, Review, Step, Want
 from .parts import Drafter, Schedule, Scorer, Scores, StopRule
 from .programs import dataset, json_rows, lab, run_command
 
@@ -56,6 +45,7 @@ __all__ = [
     "MaxGramTree",
     "NativeDrafter",
     "Observed",
+    "Options",
     "Output",
     "PromptLookup",
     "Review",
@@ -65,6 +55,7 @@ __all__ = [
     "Step",
     "StopRule",
     "Stream",
+    "Tokenizer",
     "Tree",
     "Want",
     "__version__",
@@ -81,47 +72,15 @@ MaxGramTree = NativeDrafter.max_gram_tree
 PromptLookup = NativeDrafter.prompt_lookup
 
 
-def load(
-    target: str,
-    drafters: Sequence[str] = (),
-    *,
-    max_gram: Union[bool, str, None] = None,
-    table: Optional[str] = None,
-    draft_tokens: Optional[Sequence[int]] = None,
-    max_nodes: Optional[int] = None,
-    lenience: Optional[float] = None,
-    stop_rule: Optional[str] = None,
-    dtype: Optional[str] = None,
-    device: Optional[str] = None,
-) -> Cascade:
-    """A cascade of models that are named, as ``cascade run -m TARGET -d DRAFTER`` makes it.
-
-    ``target`` and ``drafters`` (largest first) are folders, GGUF files, hub ids (``org/name`` or
-    ``org/name@revision``) or ``embedded:NAME``. Without drafters the Max-Gram tree drafts.
-
-    ``max_gram``: ``True`` or ``"tree"`` for the Max-Gram tree, ``"chain"`` for the paper's Max-Gram,
-    ``False`` for neither; ``table`` is its n-gram table. ``draft_tokens``: tokens that each drafter
-    adds for the target; without it, what pays is drafted. ``lenience`` (1 or above) loosens reviews
-    by drafters, never the target's. ``stop_rule``: such as ``"confidence=0.4"``. ``dtype``: such as
-    ``"f32"``, ``"bf16"``, ``"q8_0"``, ``"q4_0"``. ``device``: ``"auto"``, ``"cpu"``, ``"cuda:0"``.
-
-    Raises :class:`CascadeError` if a model cannot be loaded or a drafter does not fit the target.
-    """
-    config = Config.of_models(
-        target,
-        list(drafters),
-        max_gram=max_gram,
-        table=table,
-        draft_tokens=None if draft_tokens is None else list(draft_tokens),
-        max_nodes=max_nodes,
-        lenience=lenience,
-        stop_rule=stop_rule,
-        dtype=dtype,
-        device=device,
-    )
-    return config.assemble(device=device)
-
-
 def demo(family: str = "t5") -> Cascade:
-    """The embedded demo cascade: ``"t5"`` or ``"llama"``. It answers arithmetic word problems."""
+    """The embedded demo cascade: ``"t5"`` or ``"llama"``. It answers arithmetic word problems.
+
+    >>> import cascade_decoding
+    >>> cascade_decoding.demo("llama").architecture
+    'decoder-only'
+    """
     return Config.open(f"embedded:demo-{family}").assemble()
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

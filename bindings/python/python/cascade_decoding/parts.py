@@ -13,7 +13,8 @@ from typing import Any, Optional, Sequence, Tuple, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from ._lib import Drafted, DraftState, Observed, Review, Tree, Want
+from ._lib import Tree
+from ._views import Drafted, DraftState, Observed, Review, Want
 
 __all__ = ["Drafter", "Schedule", "Scorer", "Scores", "StopRule"]
 

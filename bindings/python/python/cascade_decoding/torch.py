@@ -22,7 +22,10 @@ import torch
 from numpy.typing import NDArray
 
 from . import parts
-from ._lib import Cascade, Config, Tree, Want
+from ._cascade import Cascade
+from ._inputs import Names, names
+from ._lib import Config, Tree
+from ._views import Want
 
 __all__ = ["Gap", "Scorer", "assemble", "check", "load"]
 
@@ -320,7 +323,7 @@ def assemble(config: Union[Config, str], models: Dict[str, Any]) -> Cascade:
 
 def load(
     target: str,
-    drafters: Sequence[str] = (),
+    drafters: Names = (),
     *,
     max_gram: Union[bool, str, None] = None,
     table: Optional[str] = None,
@@ -337,7 +340,7 @@ def load(
     """
     config = Config.of_models(
         target,
-        list(drafters),
+        names(drafters),
         max_gram=max_gram,
         table=table,
         draft_tokens=None if draft_tokens is None else list(draft_tokens),
@@ -346,9 +349,9 @@ def load(
         stop_rule=stop_rule,
     )
     sources = [target, *drafters]
-    names = [name for name, _ in config.neural_levels]
     models = {
-        name: _from_pretrained(source, device, dtype, from_pretrained) for name, source in zip(names, sources)
+        name: _from_pretrained(source, device, dtype, from_pretrained)
+        for (name, _), source in zip(config.neural_levels, sources)
     }
     return assemble(config, models)
 

@@ -24,7 +24,9 @@ import torch
 from numpy.typing import NDArray
 
 from . import MaxGramTree, parts
-from ._lib import Cascade, Output, Tree, Want
+from ._cascade import Cascade
+from ._lib import Tree
+from ._views import Output, Want
 from .torch import Scorer, _read, _Rows
 
 __all__ = ["generate"]
