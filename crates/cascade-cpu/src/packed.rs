@@ -410,6 +410,13 @@ fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
         }
         Format::Iq4 => of_table(IQ4),
         Format::Mxfp4 => of_table(MXFP4),
+        Format::Q2K | Format::Q4K | Format::Q5K | Format::Q6K => of_256_at(format, step, lane, i),
+    }
+}
+
+/// A weight of a block of 256.
+fn of_256_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
+    match format {
         Format::Q2K => {
             let at = i / 16 * WIDTH + lane;
             let (factor, minimum) = (step[Q2K_FACTORS + at], step[Q2K_MINIMA + at]);
@@ -429,7 +436,7 @@ fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
             let offset = half_at(step, WIDTH + lane) * f32::from(minimum);
             scale * f32::from(q) - offset
         }
-        Format::Q6K => {
+        _ => {
             let (part, within) = (i / 16, i % 16);
             let factor = step[Q6K_FACTORS + part * WIDTH + lane] as i8;
             let q = six_bits_at(step, part, lane, within);

@@ -222,6 +222,20 @@ impl<W: Send + Sync, T: Send> Work for Shared<W, T> {
     }
 }
 
+impl<W, T> Shared<W, T> {
+    /// What a helper has made of a piece, if it does so within a time from `start` on.
+    fn within(&self, patience: Duration, start: Instant, piece: usize) -> Option<T> {
+        loop {
+            let done = self.done[piece].try_lock().ok();
+            let done = done.and_then(|mut done| done.take());
+            if done.is_some() || start.elapsed() > patience {
+                return done;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// Does `count` pieces of work with so many threads. Calls `lead` with each of them: with what a
 /// helper has made of it, or with nothing if the leader is to do it.
 pub(crate) fn share<W, T>(
@@ -254,14 +268,7 @@ pub(crate) fn share<W, T>(
     let patience = start.elapsed() / own.max(1) as u32;
     let start = Instant::now();
     for piece in (0..count).filter(|piece| missing[*piece]) {
-        let done = loop {
-            let done = shared.done[piece].try_lock().ok();
-            let done = done.and_then(|mut done| done.take());
-            if done.is_some() || start.elapsed() > patience {
-                break done;
-            }
-            std::hint::spin_loop();
-        };
+        let done = shared.within(patience, start, piece);
         let again = done.is_none();
         lead(&shared.work, piece, done);
         let found = shared.done[piece].try_lock();
@@ -278,6 +285,22 @@ struct Awaited<'a> {
     /// Pieces that are not done.
     left: AtomicUsize,
     panicked: Mutex<Option<Box<dyn std::any::Any + Send>>>,
+}
+
+impl Awaited<'_> {
+    /// Waits until all pieces are done.
+    fn wait(&self) {
+        let start = Instant::now();
+        while self.left.load(Ordering::Acquire) > 0 {
+            if start.elapsed() < LONGEST {
+                std::hint::spin_loop();
+            } else {
+                CROWDED.store(CROWDED_FOR, Ordering::Relaxed);
+                // Perhaps this takes the core that the helper needs.
+                std::thread::yield_now();
+            }
+        }
+    }
 }
 
 impl Work for Awaited<'_> {
@@ -323,16 +346,7 @@ pub(crate) fn map<P: Send, T: Send>(
     });
     let posted = Posted::new(Arc::clone(&work) as _);
     work.help();
-    let start = Instant::now();
-    while work.left.load(Ordering::Acquire) > 0 {
-        if start.elapsed() < LONGEST {
-            std::hint::spin_loop();
-        } else {
-            CROWDED.store(CROWDED_FOR, Ordering::Relaxed);
-            // Perhaps this takes the core that the helper needs.
-            std::thread::yield_now();
-        }
-    }
+    work.wait();
     drop(posted);
     if let Some(panic) = lock(&work.panicked).take() {
         resume_unwind(panic);

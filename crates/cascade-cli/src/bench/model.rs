@@ -177,10 +177,9 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     let bench = bench(args);
     let mut session = model.session();
     let costs = costs(args, &bench, &model, &mut session)?;
-    let beside = match args.beside {
-        Some(count) => beside::costs(count, &bench, &costs, &mut session)?,
-        None => Vec::new(),
-    };
+    let busy = args.beside;
+    let beside = busy.map(|count| beside::costs(count, &bench, &costs, &mut session));
+    let beside = beside.transpose()?.unwrap_or_default();
     if let Some(file) = &args.save {
         saved(args, &name, &options, &model, &costs).save(file)?;
     }
@@ -208,7 +207,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
         texts: args.texts,
-        beside: args.beside,
+        beside: busy,
         memory_bytes_per_second: read,
         peak_memory_bytes: peak,
         forwards: forwards.collect(),

@@ -139,18 +139,21 @@ fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<Sa
         presence_penalty,
         frequency_penalty,
     };
-    SamplingSettings::try_from(own.or(default)).map_err(|error| {
-        let name = match error {
-            InvalidSampling::Temperature(_) => "temperature",
-            InvalidSampling::TopK => "top_k",
-            InvalidSampling::TopP(_) => "top_p",
-            InvalidSampling::MinP(_) => "min_p",
-            InvalidSampling::RepetitionPenalty(_) => "repetition_penalty",
-            InvalidSampling::PresencePenalty(_) => "presence_penalty",
-            InvalidSampling::FrequencyPenalty(_) => "frequency_penalty",
-        };
-        fields.wrong(name, error.to_string())
-    })
+    let sampling = SamplingSettings::try_from(own.or(default));
+    sampling.map_err(|error| fields.wrong(field_of(&error), error.to_string()))
+}
+
+/// The field that is at fault.
+fn field_of(error: &InvalidSampling) -> &'static str {
+    match error {
+        InvalidSampling::Temperature(_) => "temperature",
+        InvalidSampling::TopK => "top_k",
+        InvalidSampling::TopP(_) => "top_p",
+        InvalidSampling::MinP(_) => "min_p",
+        InvalidSampling::RepetitionPenalty(_) => "repetition_penalty",
+        InvalidSampling::PresencePenalty(_) => "presence_penalty",
+        InvalidSampling::FrequencyPenalty(_) => "frequency_penalty",
+    }
 }
 
 fn read_stop(fields: &Fields, stop: Value) -> ApiResult<Option<StopSequences>> {
