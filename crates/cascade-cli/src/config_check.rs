@@ -107,6 +107,10 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     }
     schedule(out, config)?;
     let (sampling, tokens) = (config.generation.sampling, config.generation.max_new_tokens);
+    let prompt = match config.prompt {
+        Some(prompt) => prompt.name(),
+        None => "by the model's chat template, if it has one",
+    };
     writeln!(
         out,
         "lenience   {} for neural, {} for statistical drafts; the target's is 1\n\
@@ -117,7 +121,7 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         config.statistical_lenience.get(),
         config.max_nodes,
         config.target.rule,
-        config.prompt(),
+        prompt,
         config.device
     )?;
     Ok(())
