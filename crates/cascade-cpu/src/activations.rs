@@ -4,6 +4,8 @@
 //! a block, a step's inputs of all rows lie side by side, so that a kernel reads from front to
 //! back.
 
+use std::ops::Range;
+
 /// The numbers that activations are turned into for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActivationKind {
@@ -134,4 +136,12 @@ pub(crate) struct Activations {
     /// Rows of each block.
     pub(crate) blocks: Vec<usize>,
     pub(crate) steps: usize,
+}
+
+impl Activations {
+    /// Where the values of a block are.
+    pub(crate) fn range(&self, block: usize) -> Range<usize> {
+        let before: usize = self.blocks[..block].iter().sum();
+        before * self.steps..(before + self.blocks[block]) * self.steps
+    }
 }

@@ -144,19 +144,17 @@ pub(crate) fn multiply(
     block: usize,
     sums: &mut [Sums],
 ) {
-    let rows = activations.blocks[block];
     assert_eq!(
         panel.len(),
         activations.steps * format.step_bytes(),
         "a panel of another length"
     );
     assert!(
-        rows == sums.len() && rows <= isa.most_rows(format),
+        activations.blocks[block] == sums.len() && sums.len() <= isa.most_rows(format),
         "rows without sums"
     );
     debug_assert!(isa.is_available());
-    let before: usize = activations.blocks[..block].iter().sum();
-    let range = before * activations.steps..(before + rows) * activations.steps;
+    let range = activations.range(block);
     let kernels = isa.kernels();
     // SAFETY: the instruction set is there: sets come from `Isa::available`. Kernels read as many
     // steps as a panel has, which is what the activations have for each row.

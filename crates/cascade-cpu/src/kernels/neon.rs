@@ -358,8 +358,8 @@ fn rows_with_minima<const R: usize, const STEP: usize>(
 /// Four times four inputs' weights of a part of Q2_K, with 32 added.
 #[inline]
 #[target_feature(enable = "neon")]
-fn two_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
-    let bits = vector(part, h);
+fn two_bits(step: &[u8], part: usize, h: usize) -> [uint8x16_t; 4] {
+    let bits = vector(&step[Q2K_WEIGHTS + part * Q2K_PART..], h);
     let with = |bits| vorrq_u8(vandq_u8(bits, vdupq_n_u8(3)), vdupq_n_u8(32));
     [
         with(bits),
@@ -372,7 +372,8 @@ fn two_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
 /// Four times four inputs' weights of a part of Q6_K, with 32 added.
 #[inline]
 #[target_feature(enable = "neon")]
-fn six_bits(part: &[u8], h: usize) -> [uint8x16_t; 4] {
+fn six_bits(step: &[u8], part: usize, h: usize) -> [uint8x16_t; 4] {
+    let part = &step[Q6K_WEIGHTS + part * Q6K_PART..];
     let high = vdupq_n_u8(0x30);
     let [a0, a1] = nibbles(vector(part, h));
     let [b0, b1] = nibbles(vector(part, 4 + h));
@@ -399,22 +400,20 @@ fn rows_of_sixteens<const R: usize, const STEP: usize>(
     x: &[[Q8K; R]],
     out: &mut [Sums; R],
 ) {
+    let factors_at = match STEP {
+        Q2K_STEP => Q2K_FACTORS,
+        _ => Q6K_FACTORS,
+    };
     let mut sums = [[vdupq_n_f32(0.0); 4]; R];
     for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         for h in 0..4 {
             let mut dots = [vdupq_n_s32(0); R];
             for part in 0..16 {
-                let (factors, weights) = match STEP {
-                    Q2K_STEP => (
-                        Q2K_FACTORS,
-                        two_bits(&step[Q2K_WEIGHTS + part * Q2K_PART..], h),
-                    ),
-                    _ => (
-                        Q6K_FACTORS,
-                        six_bits(&step[Q6K_WEIGHTS + part * Q6K_PART..], h),
-                    ),
+                let weights = match STEP {
+                    Q2K_STEP => two_bits(step, part, h),
+                    _ => six_bits(step, part, h),
                 };
-                let factors = signed(&step[factors + part * WIDTH..], h);
+                let factors = signed(&step[factors_at + part * WIDTH..], h);
                 each_row!(R, r, {
                     // Weights have 32 added.
                     let mut of_part = vdupq_n_s32(x[r].of_six_bits[part]);

@@ -80,8 +80,11 @@ fn in_both_halves(numbers: __m256i) -> __m256i {
 /// Four times four inputs' weights of a part of Q2_K, with 32 added.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn two_bits(part: &[u8], h: usize) -> [__m256i; 4] {
-    let (bits, added) = (vector(part, h), _mm256_set1_epi8(32));
+fn two_bits(step: &[u8], part: usize, h: usize) -> [__m256i; 4] {
+    let (bits, added) = (
+        vector(&step[Q2K_WEIGHTS + part * Q2K_PART..], h),
+        _mm256_set1_epi8(32),
+    );
     let with = |bits| _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi8(3)), added);
     [
         with(bits),
@@ -94,7 +97,8 @@ fn two_bits(part: &[u8], h: usize) -> [__m256i; 4] {
 /// Four times four inputs' weights of a part of Q6_K, with 32 added.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn six_bits(part: &[u8], h: usize) -> [__m256i; 4] {
+fn six_bits(step: &[u8], part: usize, h: usize) -> [__m256i; 4] {
+    let part = &step[Q6K_WEIGHTS + part * Q6K_PART..];
     let high = _mm256_set1_epi8(0x30);
     let [a0, a1] = nibbles(vector(part, h));
     let [b0, b1] = nibbles(vector(part, 2 + h));
@@ -119,6 +123,27 @@ fn integers(bytes: &[u8], h: usize) -> __m256i {
     }
 }
 
+/// Adds dot products of 16 weights, which have 32 added, times factors.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_sixteen(
+    dot: __m256i,
+    weights: &[__m256i; 4],
+    factors: __m256i,
+    x: &Q8K,
+    part: usize,
+) -> __m256i {
+    let of_added = _mm256_mullo_epi32(_mm256_set1_epi32(x.of_six_bits[part]), factors);
+    let mut dot = in_order(_mm256_add_epi32(dot, of_added));
+    // 16 bits have room for the products of 4 weights up to 63.
+    for i in [0, 2] {
+        let one = dots_of_two(weights[i], x.words[4 * part + i]);
+        let other = dots_of_two(weights[i + 1], x.words[4 * part + i + 1]);
+        dot = add_pairs(dot, _mm256_add_epi16(one, other), in_both_halves(factors));
+    }
+    dot
+}
+
 /// Rows with weights in Q2_K or Q6_K.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn rows_of_sixteens<const R: usize, const STEP: usize>(
@@ -126,6 +151,10 @@ pub(super) fn rows_of_sixteens<const R: usize, const STEP: usize>(
     x: &[[Q8K; R]],
     out: &mut [Sums; R],
 ) {
+    let factors_at = match STEP {
+        Q2K_STEP => Q2K_FACTORS,
+        _ => Q6K_FACTORS,
+    };
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         prefetch_all(step);
@@ -133,29 +162,13 @@ pub(super) fn rows_of_sixteens<const R: usize, const STEP: usize>(
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
             for part in 0..16 {
-                let (factors, weights) = match STEP {
-                    Q2K_STEP => (
-                        Q2K_FACTORS,
-                        two_bits(&step[Q2K_WEIGHTS + part * Q2K_PART..], h),
-                    ),
-                    _ => (
-                        Q6K_FACTORS,
-                        six_bits(&step[Q6K_WEIGHTS + part * Q6K_PART..], h),
-                    ),
+                let weights = match STEP {
+                    Q2K_STEP => two_bits(step, part, h),
+                    _ => six_bits(step, part, h),
                 };
-                let factors = integers(&step[factors + part * WIDTH..], h);
-                let of_pairs = in_both_halves(factors);
+                let factors = integers(&step[factors_at + part * WIDTH..], h);
                 each_row!(R, r, {
-                    // Weights have 32 added.
-                    let of_added = _mm256_set1_epi32(x[r].of_six_bits[part]);
-                    let of_added = _mm256_mullo_epi32(of_added, factors);
-                    dots[r] = in_order(_mm256_add_epi32(dots[r], of_added));
-                    // 16 bits have room for the products of 4 weights up to 63.
-                    for i in [0, 2] {
-                        let one = dots_of_two(weights[i], x[r].words[4 * part + i]);
-                        let other = dots_of_two(weights[i + 1], x[r].words[4 * part + i + 1]);
-                        dots[r] = add_pairs(dots[r], _mm256_add_epi16(one, other), of_pairs);
-                    }
+                    dots[r] = add_sixteen(dots[r], &weights, factors, &x[r], part);
                 });
             }
             each_row!(R, r, {
