@@ -59,7 +59,8 @@ fn gguf_files_that_are_missing_or_do_not_fit_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let config = write_config(folder.path(), "nowhere");
     let run = ["run", "--config", &config, "--prompt", "x"];
-    assert!(error(&cascade(&run)).contains("there is no file"));
+    let message = error(&cascade(&run));
+    assert!(message.contains("nowhere.gguf: No such file"), "{message}");
     // Another vocabulary.
     let config = write_config(folder.path(), "qwen2-q4_0");
     let message = error(&cascade(&["run", "--config", &config, "--prompt", "x"]));

@@ -13,7 +13,7 @@ use crate::terminal::{self, Out};
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Time a model's forwards by rows and context, relative to memory bandwidth.
-    Model(model::ModelArgs),
+    Model(Box<model::ModelArgs>),
 
     /// Compute until standard input ends.
     #[command(name = model::BUSY, hide = true)]

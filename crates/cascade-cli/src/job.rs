@@ -50,6 +50,13 @@ impl Job {
         let (inputs, template) = inputs(&args.input, &config, piped)?;
         warn_of_unasked_turns(&inputs);
         if config.generation.options().decoding.is_greedy() {
+            let truncated = &args.decoding;
+            if truncated.top_k.is_some() || truncated.top_p.is_some() || truncated.min_p.is_some() {
+                bail!(
+                    "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy \
+                     decoding); also give --temperature"
+                );
+            }
             let given = [
                 ("--seed", args.decoding.seed.is_some()),
                 ("--rule", args.decoding.rule.is_some()),

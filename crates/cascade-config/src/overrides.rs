@@ -113,8 +113,10 @@ impl Overrides {
         let own = self.sampling;
         let settings = SamplingSettings::try_from(own.or(configured.stated()))
             .map_err(|error| Error::Override(error.to_string()))?;
+        // Where no temperature is stated, a model may recommend one.
+        let is_stated = settings.stated().temperature.is_some();
         let truncates = own.top_k.is_some() || own.top_p.is_some() || own.min_p.is_some();
-        if truncates && settings.truncates_in_vain() {
+        if truncates && is_stated && settings.truncates_in_vain() {
             let problem = "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy \
                            decoding); also give --temperature";
             return Err(Error::Override(problem.to_owned()));

@@ -337,7 +337,9 @@ pub(crate) fn map<P: Send, T: Send>(
     };
     let of_piece: &(dyn Fn(usize) + Sync) = &of_piece;
     // SAFETY: it is called for pieces only, each of them is waited for, and there are no more.
-    let of_piece = unsafe { std::mem::transmute::<_, &'static (dyn Fn(usize) + Sync)>(of_piece) };
+    let of_piece = unsafe {
+        std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(of_piece)
+    };
     let work = Arc::new(Awaited {
         of_piece,
         pieces: Pieces::new(items.len(), threads),
