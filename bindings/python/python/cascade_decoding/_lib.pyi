@@ -34,8 +34,8 @@ class Tree:
     """A token tree: candidates that may follow a context.
 
     Nodes are in topological order, a parent before its children; parent -1 is the context. Without
-    ``parents`` each token follows the one before. ``probabilities`` are a drafter's estimates that a
-    node is accepted given that its parent is.
+    ``parents`` each token follows the one before. ``probabilities`` are a drafter's estimates that
+    a node is accepted given that its parent is.
 
     >>> import cascade_decoding
     >>> tree = cascade_decoding.Tree([5, 6, 7], [-1, 0, 0])
@@ -91,7 +91,8 @@ class NativeDrafter:
         ``min_match``: the shortest suffix. ``branches``: how many continuations are drafted.
 
         >>> import cascade_decoding
-        >>> cascade_decoding.MaxGram(occurrence="latest").propose([1, 2, 1, 3, 1], depth=1).tokens.tolist()
+        >>> drafter = cascade_decoding.MaxGram(occurrence="latest")
+        >>> drafter.propose([1, 2, 1, 3, 1], depth=1).tokens.tolist()
         [3]
         """
     @staticmethod
@@ -104,13 +105,13 @@ class NativeDrafter:
     ) -> NativeDrafter:
         """The tree of all matches, with estimates.
 
-        ``table``: an n-gram table, which belongs to the tokenizer of the model ``tokenizer`` (a folder
-        or hub id). ``session_tokens``: tokens of earlier texts that are kept to draft from.
+        ``table``: an n-gram table, which belongs to the tokenizer of the model ``tokenizer`` (a
+        folder or hub id). ``session_tokens``: tokens of earlier texts that are kept to draft from.
         ``min_probability``: less probable nodes are not drafted.
 
         >>> import cascade_decoding
-        >>> tree = cascade_decoding.MaxGramTree().propose([1, 2, 3, 1, 2, 4, 1, 2], depth=1, nodes=2)
-        >>> sorted(tree.tokens.tolist())
+        >>> drafter = cascade_decoding.MaxGramTree()
+        >>> sorted(drafter.propose([1, 2, 3, 1, 2, 4, 1, 2], depth=1, nodes=2).tokens.tolist())
         [3, 4]
         """
     @staticmethod
@@ -118,7 +119,8 @@ class NativeDrafter:
         """Prompt lookup, as a baseline: what followed the last ``max_ngram`` tokens or fewer.
 
         >>> import cascade_decoding
-        >>> cascade_decoding.PromptLookup(max_ngram=2).propose([7, 8, 9, 7, 8], depth=1).tokens.tolist()
+        >>> drafter = cascade_decoding.PromptLookup(max_ngram=2)
+        >>> drafter.propose([7, 8, 9, 7, 8], depth=1).tokens.tolist()
         [9]
         """
     @property
@@ -126,8 +128,8 @@ class NativeDrafter:
         """What it is called in reports."""
     def fork(self) -> NativeDrafter:
         """One for another text that is generated at the same time, with the same settings and table.
-        Max-Gram trees that keep answers (``session_tokens``) share them and what they learn: what one
-        has observed, all draft from."""
+        Max-Gram trees that keep answers (``session_tokens``) share them and what they learn: what
+        one has observed, all draft from."""
     def set_source(self, source: ArrayLike) -> None:
         """Sets the encoder's tokens; empty for decoder-only models."""
     def propose(self, context: ArrayLike, depth: int, nodes: Optional[int] = None) -> Tree:
