@@ -140,13 +140,21 @@ impl PenalizedText {
             *of_context.entry(token).or_default() += u32::from(place >= self.prompt);
         }
         for row in 0..logits.rows() {
-            let mut generated = of_context.clone();
-            for token in tree.path_tokens(row.checked_sub(1)) {
-                *generated.entry(token).or_default() += 1;
-            }
-            for (token, times) in generated {
+            let path = tree.path_tokens(row.checked_sub(1));
+            let mut penalize = |token: TokenId, times: u32| {
                 if let Some(logit) = logits.row_mut(row).get_mut(token as usize) {
                     *logit = self.penalties.of(*logit, times);
+                }
+            };
+            let of_context_alone = of_context.iter().filter(|(token, _)| !path.contains(token));
+            of_context_alone.for_each(|(&token, &times)| penalize(token, times));
+            for (place, token) in path.iter().enumerate() {
+                if !path[..place].contains(token) {
+                    let on_path = path.iter().filter(|other| *other == token).count() as u32;
+                    penalize(
+                        *token,
+                        on_path + of_context.get(token).copied().unwrap_or(0),
+                    );
                 }
             }
         }

@@ -273,6 +273,7 @@ impl Certifier<'_> {
         Options::default()
             .with_max_new_tokens(self.length.min(FIRST_LENGTH << round.min(16)))
             .with_decoding(decoding)
+            .with_penalties(self.config.generation.sampling.penalties())
             .with_seed(seed_of(self.seed, number as u64))
             .with_logprobs(Some(0))
     }
