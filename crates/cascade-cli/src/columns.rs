@@ -42,11 +42,13 @@ mod tests {
             row(["multi-turn conversation", "80", "49,848", "1,092,504", "é"]),
             row(["a", "8"]),
         ];
-        let expected = "\
-                         records  tokens    drafted  name
-multi-turn conversation       80  49,848  1,092,504  é
-a                              8
-";
+        let expected = [
+            "                         records  tokens    drafted  name",
+            "multi-turn conversation       80  49,848  1,092,504  é",
+            "a                              8",
+            "",
+        ];
+        let expected = expected.join("\n");
         assert_eq!(table("<>>><", &rows), expected);
         assert_eq!(table("<>>><", &[]), "");
         assert_eq!(

@@ -179,11 +179,14 @@ fn hit_clients(start: impl FnOnce(&dyn Fn(&mut ServeOptions)) -> Running) {
                     let streamed = (client + request) % 2 == 1;
                     body["stream"] = streamed.into();
                     let answer = server.post(path, &body);
-                    let given = match has_failed(&answer, streamed) {
-                        true => None,
-                        false if streamed => Some(answer.streamed()),
-                        false => Some(text(&answer.json()).to_owned()),
+                    let given = || {
+                        if streamed {
+                            answer.streamed()
+                        } else {
+                            text(&answer.json()).to_owned()
+                        }
                     };
+                    let given = (!has_failed(&answer, streamed)).then(given);
                     answers.lock().unwrap().push((kind, given));
                 }
             });

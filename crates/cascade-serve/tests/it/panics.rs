@@ -103,8 +103,8 @@ fn a_panic_of_an_answer_that_takes_turns_ends_it_and_nothing_else() {
     every_stage(true);
 }
 
-/// Faults under load: every so many stages one panics, by itself or because memory is asked for that
-/// there is not, and others wait.
+/// Faults under load: every so many stages one panics, by itself or because memory is asked for
+/// that there is not, and others wait.
 pub(crate) struct Load {
     every: u64,
     stages: AtomicU64,

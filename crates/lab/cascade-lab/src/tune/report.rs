@@ -32,13 +32,8 @@ impl Report<'_> {
             self.unit(),
             self.tuner.times.target.seconds(9) / costs[0]
         )?;
-        let mut rows = vec![row([
-            "× searched",
-            "× held out",
-            "95% interval",
-            "SWI",
-            "drafts",
-        ])];
+        let head = ["× searched", "× held out", "95% interval", "SWI", "drafts"];
+        let mut rows = vec![row(head)];
         for found in &tuned.frontier {
             if let Some(outcome) = &found.outcome {
                 rows.push(line(outcome, &found.candidate.setting));
