@@ -17,6 +17,7 @@ mod lookalikes;
 mod memory;
 mod outputs;
 mod pairs;
+mod printing;
 mod real_model;
 mod rounds;
 mod serve;

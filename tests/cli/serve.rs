@@ -20,11 +20,15 @@ struct Server {
 }
 
 fn serve(args: &[&str]) -> Server {
+    serve_logging(args, Stdio::piped())
+}
+
+fn serve_logging(args: &[&str], stderr: Stdio) -> Server {
     let mut child = command(&["serve", "--port", "0"])
         .args(args)
         .env_remove("CASCADE_API_KEY")
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(stderr)
         .spawn()
         .unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -170,6 +174,36 @@ fn what_answers_otherwise_is_not_healthy() {
         assert_eq!(output.status.code(), Some(1));
         let said_so = String::from_utf8(output.stderr).unwrap();
         assert!(said_so.contains(said), "{said_so}");
+    }
+}
+
+/// A metric of a server.
+fn metric(server: &Server, name: &str) -> f64 {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Its reader leaves, or the disk is full from the beginning: every request is answered.
+#[test]
+fn a_log_that_cannot_be_written_disturbs_nobody() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    for stderr in [Stdio::piped(), full.unwrap().into()] {
+        let args = ["--sessions", "2", "--max-new-tokens", "4"];
+        let mut server = serve_logging(&args, stderr);
+        drop(server.child.stderr.take());
+        let body = json!({"prompt": QUESTION});
+        let texts: Vec<Value> = (0..6)
+            .map(|_| server.ask("/v1/completions", &body)["choices"][0]["text"].clone())
+            .collect();
+        assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+        assert!(metric(&server, "cascade:log_lines_lost_total") >= 6.0);
+        assert_eq!(metric(&server, "cascade:panics_total"), 0.0);
+        server.end("-TERM");
     }
 }
 

@@ -91,23 +91,24 @@ fn interrupted() {
     std::process::exit(INTERRUPTED.into());
 }
 
-/// Lets SIGTERM remove the files that are not complete before it ends this process as it always
-/// does.
+/// Lets Ctrl-C and SIGTERM remove the files that are not complete before they end this process as
+/// they always do.
 pub fn remove_temporaries_on_termination() {
+    watch();
     #[cfg(unix)]
     {
         use signal_hook::consts::SIGTERM;
         static WATCHING: std::sync::Once = std::sync::Once::new();
-        WATCHING.call_once(|| {
+        // The thread comes first: without one, the signal has to end the process by itself.
+        let watching = || {
             let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGTERM]) else {
                 return;
             };
-            std::thread::spawn(move || {
-                for signal in signals.forever() {
-                    cascade_core::fs::remove_temporaries();
-                    let _ = signal_hook::low_level::emulate_default_handler(signal);
-                }
-            });
-        });
+            for signal in signals.forever() {
+                cascade_core::fs::remove_temporaries();
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        };
+        WATCHING.call_once(|| drop(std::thread::Builder::new().spawn(watching)));
     }
 }

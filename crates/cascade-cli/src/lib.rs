@@ -12,6 +12,8 @@ pub mod bench;
 mod cached;
 mod chat;
 mod check_lossless;
+#[doc(hidden)]
+pub mod columns;
 mod comparison;
 mod config_check;
 #[doc(hidden)]
@@ -39,6 +41,7 @@ pub mod models;
 pub mod out_of_memory;
 #[doc(hidden)]
 pub mod outputs;
+mod panics;
 #[doc(hidden)]
 pub mod program;
 #[doc(hidden)]
@@ -182,15 +185,7 @@ impl CommandLine for Cli {
             Command::Bench { command } => bench::run(&command),
             Command::Quantize(args) => quantize::run(&args),
             Command::Doctor { json } => doctor::doctor(json),
-            Command::Completions { shell } => {
-                clap_complete::generate(
-                    shell,
-                    &mut Self::arranged(),
-                    "cascade",
-                    &mut std::io::stdout(),
-                );
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Completions { shell } => manual::completions(Self::arranged(), shell),
             Command::Man { command } => manual::print(Self::arranged(), &command),
         }
     }

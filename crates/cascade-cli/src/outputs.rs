@@ -83,3 +83,50 @@ pub fn prepare(folder: &Path) {
         ));
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const FOLDER: &str = "CASCADE_TEST_FOLDER";
+
+    /// What the test below interrupts: a command that has begun a file.
+    #[test]
+    fn writes_until_it_is_interrupted() {
+        let Some(folder) = std::env::var_os(FOLDER) else {
+            return;
+        };
+        prepare(folder.as_ref());
+        let _file = AtomicFile::create(Path::new(&folder).join("out")).unwrap();
+        println!("\nbegun");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    #[test]
+    fn signals_leave_no_partial_file() {
+        for (signal, code) in [("-INT", Some(130)), ("-TERM", None)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["writes_until_it_is_interrupted", "--nocapture"])
+                .env(FOLDER, folder.path())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap() == "begun"));
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+            // The thread that waits for SIGTERM may have to begin yet.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let id = child.id().to_string();
+            let sent = Command::new("kill").args([signal, &id]).status().unwrap();
+            assert!(sent.success());
+            assert_eq!(child.wait().unwrap().code(), code, "{signal}");
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{signal}");
+        }
+    }
+}

@@ -9,7 +9,11 @@ use cascade_config::Overcommit;
 use clap::{Args, Command, Parser};
 
 use crate::exit::ExitCode;
-use crate::{cached, given, terminal, threads};
+use crate::{cached, given, panics, terminal, threads};
+
+/// Exit status of a command whose reader has left, as in `cascade run | head`: that of a shell for
+/// a program that the signal has ended.
+const READER_GONE: u8 = 128 + 13;
 
 /// Options of every command of both programs.
 #[derive(Debug, Args)]
@@ -61,10 +65,13 @@ pub trait CommandLine: Parser {
 /// Runs a program with its arguments, of which the first is the program's name, and says how it
 /// ended. Prints to standard output and standard error, and answers Ctrl-C.
 pub fn main_with<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    panics::expect_missing_threads();
     let code = run_line::<C>(arguments);
-    // Where the program's `main` is not Rust's, nobody else does. A reader may be gone.
-    drop(std::io::stdout().flush());
-    code
+    // What is written last may not be there yet.
+    match terminal::stdout().flush() {
+        Err(error) if code == ExitCode::SUCCESS => failed(&error.into()),
+        _ => code,
+    }
 }
 
 fn run_line<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -86,38 +93,39 @@ fn run_line<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> Ex
     }
     match threads::set(everywhere.threads).and_then(|()| line.dispatch()) {
         Ok(code) => code,
-        // The reader is gone, as in `cascade run | head`: not an error.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let error = whole_chain(&error);
-            terminal::error(format_args!("error: {error}"));
-            if let Some(remedy) = cached::remedy(&error) {
-                terminal::error(format_args!("note: {remedy}"));
-            }
-            ExitCode::from(2)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says why a command failed, but to nobody that its reader has left.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    if terminal::reader_is_gone() {
+        return ExitCode::from(READER_GONE);
+    }
+    let error = whole_chain(error);
+    terminal::error(format_args!("error: {error}"));
+    if let Some(remedy) = cached::remedy(&error) {
+        terminal::error(format_args!("note: {remedy}"));
+    }
+    ExitCode::from(2)
 }
 
 /// Prints help, the version, or what is wrong with the arguments, which it quotes.
 fn print_usage(error: &clap::Error) -> ExitCode {
-    let plain = error.render().to_string();
-    let shown = terminal::visible(&plain);
-    let printed = if shown == plain {
-        error.print()
-    } else {
-        write!(terminal::stderr(), "{plain}")
-    };
-    // A reader that is gone needs no help.
-    drop(printed);
+    let styled = error.render();
+    let plain = styled.to_string();
+    if error.use_stderr() {
+        let shown = terminal::visible(&plain);
+        // A reader that is gone needs no help.
+        let _ = if shown == plain {
+            error.print()
+        } else {
+            write!(terminal::stderr(), "{plain}")
+        };
+    } else if let Err(error) = terminal::print_styled(&plain, &styled.ansi().to_string()) {
+        return failed(&error.into());
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// The error and its causes, skipping causes that the message so far already contains.

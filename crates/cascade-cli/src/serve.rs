@@ -1,13 +1,16 @@
 //! `cascade serve`.
 
+mod log;
+
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, ChatTemplate, Config, DeviceSpec, Notices, Variables};
-use cascade_serve::{Limits, ServeOptions, Served, Server};
+use cascade_serve::{Faults, Limits, ServeOptions, Served, Server};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
@@ -18,6 +21,7 @@ use crate::costs::with_costs;
 use crate::exit::ExitCode;
 use crate::health;
 use crate::models::configuration;
+use crate::serve::log::Log;
 use crate::templates::Asked;
 use crate::terminal;
 
@@ -186,12 +190,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     if args.check_health {
         return health::check(args.network.address());
     }
-    log(args);
     let mut options = args.network.options()?;
+    let (log, _ending) = Log::begin(io::stderr(), &options.lost_log_lines)?;
+    log_to(log, args);
     options.limits = args.limits.limits();
     options.name.clone_from(&args.name);
     options.page = !args.no_page;
     options.log_text = args.log_text;
+    options.faults = faults();
     // Refused before anything is loaded.
     options.check()?;
     let decoding = Some(&args.decoding);
@@ -214,8 +220,27 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let mut out = terminal::stdout();
     writeln!(out, "listening on http://{}", server.address())?;
     out.flush()?;
+    log::log_panics();
     server.run()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// In a build with debug checks, for tests: with `CASCADE_FAULTS=N` every N-th stage of an answer
+/// panics.
+fn faults() -> Faults {
+    let every = cfg!(debug_assertions).then(|| std::env::var("CASCADE_FAULTS").ok());
+    let every = every.flatten().and_then(|every| every.parse().ok());
+    let Some(every) = every.filter(|&every: &u64| every > 0) else {
+        return Faults::default();
+    };
+    let stages = AtomicU64::new(0);
+    Faults::new(move |stage| {
+        let number = stages.fetch_add(1, Relaxed) + 1;
+        assert!(
+            !number.is_multiple_of(every),
+            "a fault for tests: {stage:?}"
+        );
+    })
 }
 
 /// Logs what should be known of the models.
@@ -314,10 +339,10 @@ fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
     names.try_map(|name| name.parse::<LevelFilter>())
 }
 
-fn log(args: &ServeArgs) {
+fn log_to(log: Log, args: &ServeArgs) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(args.log_level)
-        .with_writer(io::stderr)
+        .with_writer(move || log.clone())
         .with_ansi(false)
         .with_target(false);
     match args.log_format {

@@ -18,6 +18,7 @@ use serde::Serialize;
 pub type Out = Printer<Box<dyn Write>>;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
+static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Leaves out notes and progress from now on.
 pub fn set_quiet(quiet: bool) {
@@ -34,8 +35,47 @@ pub fn stdout() -> Out {
     let stdout = io::stdout();
     let styled = AutoStream::choice(&stdout) != ColorChoice::Never;
     let on_terminal = stdout.is_terminal();
-    let out = AutoStream::always(stdout.lock());
+    let out = Noting(AutoStream::always(stdout.lock()));
     Printer::new(Box::new(out), on_terminal, styled)
+}
+
+/// Whether somebody who read standard output has left.
+pub fn reader_is_gone() -> bool {
+    READER_GONE.load(Relaxed)
+}
+
+/// Prints a text of our own to standard output, with its styles where that shows any.
+pub fn print_styled(plain: &str, styled: &str) -> io::Result<()> {
+    let stdout = io::stdout();
+    let shown = match AutoStream::choice(&stdout) {
+        ColorChoice::Never => plain,
+        _ => styled,
+    };
+    let mut out = Noting(AutoStream::always(stdout.lock()));
+    out.write_all(shown.as_bytes())?;
+    out.flush()
+}
+
+/// Standard output, of which is noted if its reader leaves.
+struct Noting<W: Write>(W);
+
+impl<W: Write> Noting<W> {
+    fn noted<T>(done: io::Result<T>) -> io::Result<T> {
+        done.inspect_err(|error| {
+            let gone = error.kind() == io::ErrorKind::BrokenPipe;
+            READER_GONE.fetch_or(gone, Relaxed);
+        })
+    }
+}
+
+impl<W: Write> Write for Noting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::noted(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Self::noted(self.0.flush())
+    }
 }
 
 /// A file in place of standard output: without styles.

@@ -1,6 +1,7 @@
 //! Prompts that are longer than they may be, or than is cheap.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,8 @@ impl Notices {
 /// To standard error, each in a line.
 impl Default for Notices {
     fn default() -> Self {
-        Self::new(|notice| eprintln!("warning: {notice}"))
+        // That nobody can read it is no reason to stop.
+        Self::new(|notice| drop(writeln!(std::io::stderr(), "warning: {notice}")))
     }
 }
 

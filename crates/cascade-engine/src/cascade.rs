@@ -96,9 +96,10 @@ impl Cascade {
         Ok(Prompt::new(architecture, tokens))
     }
 
-    /// Lets drafters forget the texts that they have observed, so that no later draft shows
-    /// anything of them. Caches of models stay: they change no draft. What was learned of times and
-    /// acceptance stays too, and so does speed as far as it comes from that.
+    /// Lets drafters forget the texts that they have observed, and stop rules what they learned of
+    /// them, so that no later draft shows anything of them. Caches of models stay: they change no
+    /// draft. What the schedule learned of times and acceptance stays too, and so does speed as far
+    /// as it comes from that.
     pub fn forget_texts(&mut self) {
         self.models.forget_texts();
     }

@@ -1,6 +1,7 @@
 //! The memory that a model takes, from its configuration alone.
 
 use std::fmt;
+use std::io::Write;
 
 use cascade_hub::{ModelFile, ModelFiles};
 
@@ -154,7 +155,11 @@ pub(crate) fn check_weights(
         Overcommit::Allow => Ok(()),
         Overcommit::Warn => {
             let gb = bytes as f64 / 1e9;
-            eprintln!("warning: {file}: its weights take {gb:.1} GB, and {free}; {MAY_FAIL}");
+            // That nobody can read it is no reason to stop.
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: {file}: its weights take {gb:.1} GB, and {free}; {MAY_FAIL}"
+            );
             Ok(())
         }
         Overcommit::Refuse => Err(Error::DoesNotFit {

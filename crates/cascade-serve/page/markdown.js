@@ -17,15 +17,33 @@
     }
   }
 
-  // Patterns at a place of a line. Contents are found again in the source by their length.
+  // Where texts in these marks may end.
+  const STRONG_END = /\S\*\*/g;
+  const DEL_END = /\S~~/g;
+  // What was found of them: looked for once, however many texts begin before it.
+  const ends = new Map();
+
+  function endOf(pattern, source, from) {
+    let known = ends.get(pattern);
+    if (!known || from < known.from || from > known.at) {
+      pattern.lastIndex = from;
+      const found = pattern.exec(source);
+      known = found ? {from, at: found.index, end: pattern.lastIndex} : {from, at: Infinity, end: Infinity};
+      ends.set(pattern, known);
+    }
+    return known.end;
+  }
+
+  // Patterns at a place of a line, and where their ends may be: of the others none looks beyond the
+  // next mark of its kind. Contents are found again in the source by their length.
   const INLINE = [
     [/(`+)([^`](?:[^\n]*?[^`])?)\1(?!`)/y, (match, at) =>
       node('code', [leaf(at + match[1].length, at + match[1].length + match[2].length)])],
-    [/\*\*(?=\S)([^\n]*?\S)\*\*/y, (match, at, source) => node('strong', inline(source, at + 2, at + 2 + match[1].length))],
-    [/~~(?=\S)([^\n]*?\S)~~/y, (match, at, source) => node('del', inline(source, at + 2, at + 2 + match[1].length))],
+    [/\*\*(?=\S)([^\n]*?\S)\*\*/y, (match, at, source) => node('strong', inline(source, at + 2, at + 2 + match[1].length)), STRONG_END],
+    [/~~(?=\S)([^\n]*?\S)~~/y, (match, at, source) => node('del', inline(source, at + 2, at + 2 + match[1].length)), DEL_END],
     [/\*(?=[^\s*])([^\n*]*[^\s*])\*(?!\*)/y, (match, at, source) => node('em', inline(source, at + 1, at + 1 + match[1].length))],
     [/(?<!\w)_(?=[^\s_])([^\n_]*[^\s_])_(?!\w)/y, (match, at, source) => node('em', inline(source, at + 1, at + 1 + match[1].length))],
-    [/\[([^\]\n]+)\]\(([^)\s]+)\)/y, (match, at, source) => {
+    [/\[([^[\]\n]+)\]\(((?:[^()\s]|\([^()\s]*\))+)\)/y, (match, at, source) => {
       const href = address(match[2]);
       return href && {...node('a', inline(source, at + 1, at + 1 + match[1].length)), href};
     }],
@@ -39,7 +57,8 @@
     SPECIAL.lastIndex = from;
     for (let found; (found = SPECIAL.exec(source)) && found.index < to;) {
       const at = found.index;
-      for (const [pattern, build] of INLINE) {
+      for (const [pattern, build, ending] of INLINE) {
+        if (ending && (source[at] !== source[at + 1] || endOf(ending, source, at + 2) > to)) continue;
         pattern.lastIndex = at;
         const match = pattern.exec(source);
         if (!match || at + match[0].length > to) continue;
@@ -50,7 +69,10 @@
         begun = at + match[0].length;
         break;
       }
-      SPECIAL.lastIndex = Math.max(begun, at + 1);
+      // A run of backticks that nothing ends is text, all of it.
+      let next = at + 1;
+      while (source[at] === '`' && source[next] === '`') next++;
+      SPECIAL.lastIndex = Math.max(begun, next);
     }
     if (begun < to) made.push(leaf(begun, to));
     return made;
@@ -151,6 +173,7 @@
 
   // The blocks of a text: nodes `{tag, children, href?}` with leaves `{from, to}`, places of `source`.
   globalThis.parseMarkdown = source => {
+    ends.clear();
     const lines = linesOf(source);
     const blocks = [];
     for (let at = 0; at < lines.length;) {

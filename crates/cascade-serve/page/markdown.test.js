@@ -46,6 +46,8 @@ test('what models write becomes blocks', () => {
     ['| a | b |\n|---|:-:|\n| 1 | `2` |', '<table><thead><tr><th>a</><th>b</></></><tbody><tr><td>1</><td><code>2</></></></></>'],
     ['a\n\n---\nb', '<p>a</><hr></><p>b</>'],
     ['[site](https://example.org/a)', '<p><a https://example.org/a>site</></>'],
+    ['[[site](https://example.org/a_(b))]', '<p>[<a https://example.org/a_(b)>site</>]</>'],
+    ['**a ~~b **c** d~~ `` e', '<p><strong>a ~~b **c</> d~~ `` e</>'],
   ]) assert.strictEqual(written(source), expected, source);
 });
 
@@ -72,4 +74,10 @@ test('any text has an answer, soon', () => {
   for (let trial = 0; trial < 5000; trial++)
     check(Array.from({length: draw(30)}, () => parts[draw(parts.length)]).join(''));
   for (const part of parts) check(part.repeat(3000));
+});
+
+// Linear: what is quadratic takes minutes for these.
+test('marks that nothing ends take no more time than others', {timeout: 60_000}, () => {
+  for (const part of ['[a', '[a](b', '**a ', '~~a ', '`', '*a ', '_a ', '[[a](', '**a ~~b ', '[a](b(c'])
+    check(part.repeat(400_000));
 });

@@ -62,9 +62,11 @@ impl Reservations {
         reservation
     }
 
-    /// Ends one.
-    pub(crate) fn remove(&mut self, reservation: &Arc<Reservation>) {
+    /// Ends one, and says whether there was such a one.
+    pub(crate) fn remove(&mut self, reservation: &Arc<Reservation>) -> bool {
+        let before = self.0.len();
         self.0.retain(|known| !Arc::ptr_eq(known, reservation));
+        self.0.len() < before
     }
 
     /// Bytes that are reserved and not taken yet.
@@ -104,7 +106,7 @@ mod tests {
         assert_eq!(Some(taken), model.cache_bytes());
         // Two pages of three: the last is for one that is copied.
         assert_eq!((taken, all.left()), (needed / 3 * 2, 2 * needed - taken));
-        all.remove(&second);
+        assert!(all.remove(&second) && !all.remove(&second));
         assert_eq!(all.left(), needed - taken);
         drop(session);
         assert_eq!((model.cache_bytes(), all.left()), (Some(0), needed));

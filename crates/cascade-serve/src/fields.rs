@@ -1,12 +1,10 @@
 //! The fields of a request, each of which is read, known to be harmless, or refused by name.
 
-use std::fmt;
-
-use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ApiResult};
+use crate::unique::UniqueObject;
 
 /// The largest integer that every JSON reader keeps.
 const LARGEST: u64 = 1 << 53;
@@ -19,38 +17,10 @@ pub(crate) struct Fields {
     place: String,
 }
 
-/// An object whose keys are all different.
-pub(crate) struct Unique(Map<String, Value>);
-
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Unique;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique, A::Error> {
-                let mut fields = Map::new();
-                while let Some(key) = map.next_key::<String>()? {
-                    if fields.contains_key(&key) {
-                        return Err(A::Error::custom(format!("`{key}` is given twice")));
-                    }
-                    fields.insert(key, map.next_value()?);
-                }
-                Ok(Unique(fields))
-            }
-        }
-        deserializer.deserialize_map(Reader)
-    }
-}
-
 impl Fields {
     /// The fields of a request's body.
     pub(crate) fn parse(body: &[u8]) -> ApiResult<Self> {
-        let fields = serde_json::from_slice::<Unique>(body).map_err(|error| {
+        let fields = serde_json::from_slice::<UniqueObject>(body).map_err(|error| {
             ApiError::invalid(format!(
                 "the body is not a JSON object as it should be: {error}"
             ))

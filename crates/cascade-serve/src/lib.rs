@@ -23,6 +23,7 @@ mod budget;
 mod cache_room;
 mod connections;
 mod error;
+mod faults;
 mod fields;
 mod guard;
 mod metrics;
@@ -38,7 +39,10 @@ mod server;
 mod session_pool;
 mod speculation;
 mod token_text;
+mod unique;
 
+#[doc(hidden)]
+pub use faults::{Faults, Stage};
 pub use options::{Limits, ServeOptions};
 pub use served::Served;
 pub use server::{Server, Stopper};

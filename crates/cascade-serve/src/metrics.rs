@@ -4,6 +4,7 @@
 
 mod forwards;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,10 @@ metrics! {
     failed: Counter, "cascade:requests_failed", "Answers that failed";
     abandoned: Counter, "cascade:requests_abandoned", "Answers whose clients went away";
     refused: Counter, "cascade:requests_refused", "Requests that found the queue full";
+    panics: Counter, "cascade:panics", "Panics, each of which has ended one answer at most";
+    forward_panics: Counter,
+        "cascade:forward_panics", "Panics of forwards, whose texts were computed again one by one";
+    lost_log_lines: Counter, "cascade:log_lines_lost", "Lines of the log that could not be written";
     drafts: Counter, "vllm:spec_decode_num_drafts", "Drafts that the target verified";
     drafted: Counter, "vllm:spec_decode_num_draft_tokens", "Tokens that the target verified";
     accepted: Counter,
@@ -114,6 +119,25 @@ fn registered<M: Metric + Clone>(own: &mut Registry, name: &str, help: &str, met
 }
 
 impl Metrics {
+    /// What work for an answer returns; nothing if it panics, which is counted.
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(work)).ok();
+        if done.is_none() {
+            self.panics.inc();
+        }
+        done
+    }
+
+    /// Counts what others have counted so far.
+    pub(crate) fn counted(&self, forward_panics: u64, lost_log_lines: u64) {
+        for (counter, now) in [
+            (&self.forward_panics, forward_panics),
+            (&self.lost_log_lines, lost_log_lines),
+        ] {
+            counter.inc_by(now.saturating_sub(counter.get()));
+        }
+    }
+
     /// All metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();

@@ -1,8 +1,11 @@
 //! Where a server listens, who may ask, and its limits.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::faults::Faults;
 use crate::{Error, Result};
 
 /// Where a server listens, and who may ask.
@@ -25,8 +28,14 @@ pub struct ServeOptions {
     pub page: bool,
     /// Whether logs have the texts of prompts and answers.
     pub log_text: bool,
+    /// Lines of the log that could not be written, which whoever writes it counts here; metrics
+    /// show them.
+    pub lost_log_lines: Arc<AtomicU64>,
     /// Whether SIGTERM and Ctrl-C stop the server.
     pub signals: bool,
+    /// Faults that tests switch on.
+    #[doc(hidden)]
+    pub faults: Faults,
     /// Its limits.
     pub limits: Limits,
 }
@@ -42,7 +51,9 @@ impl Default for ServeOptions {
             name: None,
             page: true,
             log_text: false,
+            lost_log_lines: Arc::default(),
             signals: true,
+            faults: Faults::default(),
             limits: Limits::default(),
         }
     }

@@ -5,7 +5,6 @@
 //! wait for a thread. Otherwise they take turns of one step on a few threads.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use cascade_models::{Participant, SharedPrefixes};
 use crate::answer::{AnswerSender, Done, Event, Failure};
 use crate::cache_room::{CacheLoad, Reservation, Reservations};
 use crate::error::{ApiError, ApiResult};
+use crate::faults::{Faults, Stage};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::scopes::Scopes;
@@ -61,6 +61,7 @@ pub(crate) struct Scheduler {
     limits: Limits,
     shares_forwards: bool,
     log_text: bool,
+    faults: Faults,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -99,6 +100,7 @@ struct Running {
 }
 
 /// What a generation has for as long as it runs: a session since a time, and memory.
+#[derive(Clone)]
 struct Lease {
     started: Instant,
     reservation: Arc<Reservation>,
@@ -108,6 +110,17 @@ struct Lease {
 enum Task {
     Start(Box<Admission>),
     Turn(Box<Running>),
+}
+
+impl Task {
+    /// The request and what its generation has.
+    fn whose(&self) -> (Arc<str>, Lease) {
+        let (job, lease) = match self {
+            Self::Start(admission) => (&admission.job, &admission.lease),
+            Self::Turn(running) => (&running.job, &running.lease),
+        };
+        (Arc::clone(&job.id), lease.clone())
+    }
 }
 
 /// A job that gets a session.
@@ -130,8 +143,6 @@ enum Outcome {
     Ended,
     Abandoned,
     Failed(Failure),
-    /// The cascade cannot be used again.
-    Broken,
 }
 
 impl Scheduler {
@@ -158,6 +169,7 @@ impl Scheduler {
             limits: options.limits.clone(),
             shares_forwards,
             log_text: options.log_text,
+            faults: options.faults.clone(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
@@ -238,13 +250,31 @@ impl Scheduler {
         lock(&self.state).pool.put(idle);
     }
 
+    /// Does tasks until the server is stopped, whatever happens to one of them.
     fn work(&self) {
-        while let Some(task) = self.next() {
-            match task {
-                Task::Start(admission) => self.begin(*admission),
-                Task::Turn(running) => self.turn(*running),
-            }
+        while self.metrics.guarded(|| self.work_once()) != Some(false) {}
+    }
+
+    /// Does the next task, and says whether there was one. If it panics, its answer ends with a
+    /// failure, and its session with it: the next one is new.
+    fn work_once(&self) -> bool {
+        let Some(task) = self.next() else {
+            return false;
+        };
+        let (request, lease) = task.whose();
+        let done = self.metrics.guarded(|| match task {
+            Task::Start(admission) => self.begin(*admission),
+            Task::Turn(running) => self.turn(*running),
+        });
+        if done.is_none() {
+            self.metrics.failed.inc();
+            self.release(None, &lease);
+            tracing::error!(
+                request = &*request,
+                "its work panicked; its session is given up"
+            );
         }
+        true
     }
 
     /// Waits for the next task; nothing once the server is stopped and all work is done.
@@ -281,17 +311,23 @@ impl Scheduler {
             state.waiting.push_front(job);
             return None;
         }
-        state.running += 1;
-        let full = idle.is_none() && state.running + state.pool.idle.len() > self.limits.sessions;
+        self.faults.at(Stage::Admission);
+        let full = idle.is_none() && state.running + state.pool.idle.len() >= self.limits.sessions;
         let participant = idle.as_ref().map(|idle| &idle.participant);
+        let evicted = full.then(|| state.pool.evict()).flatten();
+        let prefixes = state.scopes.of(job.owner);
+        let known = known_tokens(&job, idle.as_ref(), !state.scopes.has_others(job.owner));
+        // Last, and with nothing between them that could panic: what is reserved runs.
+        state.running += 1;
+        let reservation = state.reservations.add(needed, participant);
         Some(Admission {
-            evicted: full.then(|| state.pool.evict()).flatten(),
+            evicted,
             lease: Lease {
                 started: Instant::now(),
-                reservation: state.reservations.add(needed, participant),
+                reservation,
             },
-            prefixes: state.scopes.of(job.owner),
-            known: known_tokens(&job, idle.as_ref(), !state.scopes.has_others(job.owner)),
+            prefixes,
+            known,
             job,
             idle,
         })
@@ -344,8 +380,8 @@ impl Scheduler {
         if job.answer.is_abandoned() {
             return self.release(idle, &lease);
         }
-        match self.timed(|| guarded(|| self.generation(&job, idle, prefixes))) {
-            Some(Ok((generation, participant))) => {
+        match self.timed(|| self.generation(&job, idle, prefixes)) {
+            Ok((generation, participant)) => {
                 lease.reservation.is_for(&participant);
                 let running = Running {
                     known,
@@ -363,8 +399,7 @@ impl Scheduler {
                     self.hand_back(running)
                 }
             }
-            failed => {
-                let failure = failed.and_then(Result::err).unwrap_or(Failure::Lost);
+            Err(failure) => {
                 self.fail(job.answer, failure);
                 self.release(None, &lease);
             }
@@ -379,6 +414,7 @@ impl Scheduler {
         idle: Option<IdleSession>,
         prefixes: Arc<SharedPrefixes>,
     ) -> Result<(Generation<Cascade>, Participant), Failure> {
+        self.faults.at(Stage::Beginning);
         let (cascade, participant) = match idle {
             Some(mut idle) => {
                 if idle.owner != Some(job.owner) {
@@ -475,13 +511,14 @@ impl Scheduler {
     /// Times what the models compute. A failure ends the generation, as the outcome says.
     fn in_models<T>(&self, work: impl FnOnce() -> cascade_engine::Result<T>) -> Result<T, Outcome> {
         let begun = Instant::now();
-        let done = guarded(work);
+        self.faults.at(Stage::Step);
+        let done = work();
         self.metrics.in_models.inc_by(begun.elapsed().as_secs_f64());
-        let done = done.ok_or(Outcome::Broken)?;
         done.map_err(|error| Outcome::Failed(Failure::Model(error.to_string())))
     }
 
     fn observe(&self, running: &mut Running, report: &StepReport) {
+        self.faults.at(Stage::Report);
         let now = Instant::now();
         if running.first_token.is_some() {
             let since = now - running.last_token;
@@ -511,13 +548,7 @@ impl Scheduler {
     /// Sends the end of an answer, and frees its session.
     fn end(&self, running: Running, outcome: Outcome) {
         let (job, lease) = (running.job, running.lease);
-        if let Outcome::Broken = outcome {
-            let request = &*job.id;
-            tracing::error!(request, "a step panicked; its session is given up");
-            self.fail(job.answer, Failure::Lost);
-            drop(running.generation);
-            return self.release(None, &lease);
-        }
+        self.faults.at(Stage::End);
         let (output, cascade) = running.generation.into_output_and_cascade();
         let done = Done {
             // What others said is nobody's business, not even that they said it.
@@ -584,11 +615,13 @@ impl Scheduler {
         }
     }
 
-    /// Frees a session; its cascade, if there is one, is kept.
+    /// Frees a session, once; its cascade, if there is one, is kept.
     fn release(&self, idle: Option<IdleSession>, lease: &Lease) {
         let mut state = lock(&self.state);
+        if !state.reservations.remove(&lease.reservation) {
+            return;
+        }
         state.running -= 1;
-        state.reservations.remove(&lease.reservation);
         let seconds = lease.started.elapsed().as_secs_f64();
         state.mean_seconds = match state.mean_seconds {
             0.0 => seconds,
@@ -644,11 +677,6 @@ fn too_large(needed: usize, memory: usize) -> ApiError {
         memory as f64 / 1e6
     ))
     .with_code("context_length_exceeded")
-}
-
-/// What `work` returns; nothing if it panics.
-fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Why there is no cascade: the settings of a request, or the models.

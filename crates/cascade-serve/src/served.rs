@@ -271,6 +271,11 @@ impl Served {
         Ok((cascade, participant))
     }
 
+    /// Forwards of all answers that panicked.
+    pub(crate) fn forward_panics(&self) -> u64 {
+        self.batcher.counts().panics
+    }
+
     /// Whether prompts are read by an encoder.
     pub(crate) fn has_encoder(&self) -> bool {
         self.architecture == Architecture::EncoderDecoder

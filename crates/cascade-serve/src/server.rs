@@ -113,6 +113,8 @@ impl Parts {
         let name = self.options.name.clone();
         let name = name.unwrap_or_else(|| self.served.name().to_owned());
         let metrics = Arc::new(Metrics::new(&name, &self.served));
+        let faults = &self.served.forwards.faults;
+        faults.get_or_init(|| self.options.faults.clone());
         let (served, measured) = (Arc::clone(&self.served), Arc::clone(&metrics));
         let started = Scheduler::start(served, measured, &self.options);
         let (scheduler, workers) = started.map_err(system("starting threads"))?;

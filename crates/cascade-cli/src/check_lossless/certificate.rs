@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{CheckLosslessArgs, VIOLATED};
+use crate::columns::{row, table};
 use crate::exit::ExitCode;
 use crate::job::Job;
 use crate::outputs::{self, Printed};
@@ -185,23 +186,21 @@ fn certified(args: &CheckLosslessArgs, job: &Job, pool: &ModelPool) -> Result<Ce
 }
 
 fn show(out: &mut impl Write, of: &Certificate, report: &Value) -> std::io::Result<()> {
-    let head = ["texts", "tokens", "bits", "accepted", "differ"].map(str::to_owned);
-    let line = |name: String, [texts, tokens, bits, accepted, differ]: [String; 5]| {
-        format!("{name:<16}{texts:>8}{tokens:>11}{bits:>13}{accepted:>11}{differ:>8}")
-    };
+    let head = row(["", "texts", "tokens", "bits", "accepted", "differ"]);
+    let mut rows = vec![head];
     let model = report["model"]["name"].as_str();
     writeln!(out, "{}\n", model.unwrap_or_default())?;
-    writeln!(out, "{}", line(String::new(), head))?;
     for part in &of.parts {
         let (tokens, bits) = (part.tokens, part.bits);
         let numbers = [part.texts, tokens, bits, part.accepted, part.differences].map(grouped);
         let name = format!("{}, {}", part.part, part.decoding);
-        writeln!(out, "{}", line(name, numbers))?;
+        rows.push([&[name][..], &numbers].concat());
     }
     writeln!(
         out,
-        "\n{} tokens in {:.0} s, beside {} of plain decoding by {} threads; company: {} \
+        "{}\n{} tokens in {:.0} s, beside {} of plain decoding by {} threads; company: {} \
          texts, {:.1} in a forward; prefix: {} positions of the own cache, {} of another session's",
+        table("<>", &rows),
         grouped(of.tokens),
         report["seconds"].as_f64().unwrap_or_default(),
         grouped(of.plain_tokens),

@@ -69,9 +69,13 @@ impl Models {
         }
     }
 
-    /// Lets statistical drafters forget the texts that they have observed.
+    /// Lets statistical drafters forget the texts that they have observed, and stop rules what they
+    /// have learned of them: the lengths of drafts would show it.
     pub(crate) fn forget_texts(&mut self) {
         for level in &mut self.drafters {
+            if let Some(rule) = level.stop_rule_mut() {
+                rule.forget();
+            }
             if let Level::Statistical(statistical) = level {
                 statistical.drafter.forget();
             }

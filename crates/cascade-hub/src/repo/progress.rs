@@ -1,6 +1,6 @@
 //! What people see of a download, on standard error.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -25,7 +25,7 @@ impl Display {
     /// A remark.
     pub(super) fn say(&self, text: &str) {
         if self.on {
-            eprintln!("{text}");
+            line(format_args!("{text}"));
         }
     }
 
@@ -76,7 +76,7 @@ impl FileDisplay {
             Self::Lines { name, size, last } if last.elapsed() >= LINE_EVERY => {
                 *last = Instant::now();
                 let of = size.map_or_else(String::new, |size| format!(" of {}", HumanBytes(size)));
-                eprintln!("{name}: {}{of}", HumanBytes(done));
+                line(format_args!("{name}: {}{of}", HumanBytes(done)));
             }
             Self::Lines { .. } => {}
         }
@@ -99,6 +99,11 @@ impl Drop for FileDisplay {
             bar.abandon();
         }
     }
+}
+
+/// Writes a line to standard error. That nobody can read it is no reason to stop.
+fn line(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The last 30 characters.

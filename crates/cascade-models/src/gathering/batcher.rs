@@ -77,6 +77,8 @@ pub struct BatchCounts {
     pub calls: u64,
     /// Rows that they computed for these.
     pub rows: u64,
+    /// Forwards that panicked.
+    pub panics: u64,
 }
 
 impl Batcher {
@@ -493,6 +495,7 @@ impl State {
     /// Ends a forward that panicked. Sessions begin anew, because it may have left them half done;
     /// of several calls nobody knows whose rows it was, so each is computed by itself.
     fn fail(&mut self, mut calls: Vec<Call>) {
+        self.counts.panics += 1;
         let alone = calls.len() == 1;
         for call in &mut calls {
             call.session.forget();

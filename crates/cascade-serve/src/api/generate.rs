@@ -18,6 +18,7 @@ use super::{App, Read, stream};
 use crate::answer::{AnswerReceiver, Done, Event, Failure, channel, finish_reason};
 use crate::budget::Held;
 use crate::error::{ApiError, ApiResult, json_text};
+use crate::faults::Stage;
 use crate::owner::Owner;
 use crate::prompt_length::too_long;
 use crate::scheduler::Job;
@@ -227,6 +228,7 @@ async fn whole(
         let Some((index, event)) = next else {
             break;
         };
+        app.faults.at(Stage::Writing);
         keep(app, &mut held, event.bytes())?;
         match event {
             Event::Prompt(found) => {
@@ -308,12 +310,14 @@ async fn written(
     let (app, form) = (Arc::clone(app), asking.form);
     let echo = asking.question_of(index).echo.as_deref();
     let mut offset = Offset::after(echo.unwrap_or_default());
+    let metrics = Arc::clone(&app.metrics);
     let write = move || {
         shown["logprobs"] = form.logprobs(&logprobs, &app.texts, &mut offset);
         shown.to_string()
     };
-    let written = tokio::task::spawn_blocking(write).await;
-    written.map_err(|_| Failure::Lost.into())
+    let written = tokio::task::spawn_blocking(move || metrics.guarded(write)).await;
+    let written = written.ok().flatten();
+    written.ok_or_else(|| Failure::Lost.into())
 }
 
 /// A choice without its log probabilities.

@@ -10,7 +10,9 @@ mod stream;
 mod tokens;
 mod usage;
 
+use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::Router;
@@ -22,11 +24,14 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
 use serde_json::{Value, json};
-use tower_http::cors::{Any, CorsLayer};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{self, CorsLayer};
 
+use crate::answer::Failure;
 use crate::body::Bodies;
 use crate::budget::Budget;
 use crate::error::{ApiError, ApiResult, json_response};
+use crate::faults::{Faults, Stage};
 use crate::fields::Fields;
 use crate::guard::{Guard, guard};
 use crate::metrics::Metrics;
@@ -51,6 +56,8 @@ pub(crate) struct App {
     responses: Budget,
     limits: Limits,
     log_text: bool,
+    lost_log_lines: Arc<AtomicU64>,
+    faults: Faults,
 }
 
 impl App {
@@ -64,8 +71,13 @@ impl App {
         let bytes = body.len();
         let app = Arc::clone(self);
         let work = move |waiting: &Waiting| {
-            let (fields, _held) = body.parse()?;
-            read(&app, fields, waiting)
+            let read = || {
+                app.faults.at(Stage::Reading);
+                let (fields, _held) = body.parse()?;
+                read(&app, fields, waiting)
+            };
+            let done = app.metrics.guarded(read);
+            done.unwrap_or_else(|| Err(Failure::Lost.into()))
         };
         self.reading.aside(bytes, work).await
     }
@@ -84,6 +96,8 @@ impl App {
             responses: Budget::new(options.limits.responses),
             limits: options.limits.clone(),
             log_text: options.log_text,
+            lost_log_lines: Arc::clone(&options.lost_log_lines),
+            faults: options.faults.clone(),
             served,
             scheduler,
             metrics,
@@ -134,10 +148,20 @@ pub(crate) fn router(app: Arc<App>, options: &ServeOptions) -> Router {
     router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(panicked(&app)))
         .with_state(app)
         .layer(from_fn_with_state(Guard::new(options), guard))
         .layer(cors(options))
         .layer(from_fn(log))
+}
+
+/// What answers a request whose handler panics.
+fn panicked(app: &App) -> impl Fn(Box<dyn Any + Send>) -> Response<Body> + Clone + use<> {
+    let metrics = Arc::clone(&app.metrics);
+    move |_| {
+        metrics.panics.inc();
+        ApiError::from(Failure::Lost).into_response()
+    }
 }
 
 /// What pages of other origins may do, if any may.
@@ -147,7 +171,7 @@ fn cors(options: &ServeOptions) -> CorsLayer {
         .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]);
     let origins = &options.cors_origins;
     if origins.iter().any(|origin| origin == "*") {
-        return layer.allow_origin(Any);
+        return layer.allow_origin(cors::Any);
     }
     let values = origins
         .iter()
@@ -203,6 +227,8 @@ async fn health(State(app): State<Arc<App>>) -> Response<Body> {
 
 async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     app.metrics.caches(app.scheduler.cache_load());
+    let lost = app.lost_log_lines.load(Ordering::Relaxed);
+    app.metrics.counted(app.served.forward_panics(), lost);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], app.metrics.text())
 }

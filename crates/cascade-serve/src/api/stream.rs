@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::response::IntoResponse;
 use cascade_engine::{StepReport, TextPiece, TokenLogprobs};
+use futures_util::FutureExt;
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use serde_json::{Value, json};
 
@@ -20,6 +22,7 @@ use super::request::StreamOptions;
 use super::usage::Usage;
 use crate::answer::{AnswerReceiver, Done, Event, Failure, finish_reason};
 use crate::error::ApiError;
+use crate::faults::Stage;
 
 /// While nothing comes, comments tell proxies and clients that the connection lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -72,7 +75,8 @@ pub(crate) fn response(
     };
     chunks.begin();
     let body = stream::unfold(chunks, |mut chunks| async move {
-        let next = chunks.next().await;
+        let next = AssertUnwindSafe(chunks.next()).catch_unwind().await;
+        let next = next.unwrap_or_else(|_| chunks.panicked());
         next.map(|bytes| (Ok::<_, Infallible>(bytes), chunks))
     });
     let headers = [
@@ -153,7 +157,15 @@ impl Chunks {
         }
     }
 
+    /// Ends a stream of which a chunk could not be made.
+    fn panicked(&mut self) -> Option<Bytes> {
+        self.app.metrics.panics.inc();
+        self.fail(Failure::Lost);
+        self.ready.pop_front()
+    }
+
     fn take(&mut self, index: usize, event: Event) {
+        self.app.faults.at(Stage::Writing);
         match event {
             Event::Prompt(found) => self.prompt(index, found),
             Event::Step(report) => self.step(index, &report),

@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use super::{Labels, times};
+use crate::faults::{Faults, Stage};
 
 /// Histograms of shared forwards, by the role of the model. Clones are the same ones.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub(crate) struct Forwards {
     target: Arc<OnceLock<Weak<Model>>>,
     /// The histograms that [`NAMES`] lists.
     histograms: [Histograms; 3],
+    /// What happens in forwards beside their work.
+    pub(crate) faults: Arc<OnceLock<Faults>>,
 }
 
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -39,6 +42,7 @@ impl Forwards {
         Self {
             target: Arc::default(),
             histograms: buckets.map(Family::new_with_constructor),
+            faults: Arc::default(),
         }
     }
 
@@ -55,6 +59,9 @@ impl Forwards {
     }
 
     fn observe(&self, model: &Arc<Model>, forward: &SharedForward) {
+        if let Some(faults) = self.faults.get() {
+            faults.at(Stage::Forward);
+        }
         let target = self.target.get();
         let role = if target.is_some_and(|target| target.as_ptr() == Arc::as_ptr(model)) {
             "target"

@@ -15,13 +15,24 @@ k: { matrix: [[15]] }
 tree: { max_nodes: 16 }
 ";
 
+/// A drafter whose drafts end by a threshold that it learns.
+const ADAPTIVE: &str = "
+target: { model: embedded:demo-llama-target }
+drafters: [{ model: embedded:demo-llama-small, stop_rule: { adaptive_confidence: { start: 0.05 } } }]
+k: { matrix: [[12]] }
+";
+
 const KEYS: [&str; 2] = ["of Ann", "of Bob"];
 const PATH: &str = "/v1/completions";
 
 /// One session, which all clients use one after the other.
 fn start(keys: &[&str]) -> Running {
+    start_with(TREE, keys)
+}
+
+fn start_with(config: &str, keys: &[&str]) -> Running {
     cascade_demo::register();
-    let config = Config::parse(TREE, "tree", ".").unwrap();
+    let config = Config::parse(config, "test", ".").unwrap();
     Running::start_as(config, ChatTemplate::vicuna(), |options| {
         options.limits.sessions = 1;
         options.api_keys = keys.iter().map(|key| (*key).to_owned()).collect();
@@ -80,6 +91,21 @@ fn drafts_show_nothing_of_other_clients() {
     both(&[], [salt("a"), salt("b")]);
     both(&[], [salt("a"), none()]);
     both(&[KEYS[0], KEYS[0]], [salt("a"), salt("b")]);
+}
+
+#[test]
+fn lengths_of_drafts_show_nothing_of_other_clients() {
+    let none = json!({});
+    let fresh = drafts(&start_with(ADAPTIVE, &[]).client(None), &none);
+    for keys in [&[][..], &KEYS] {
+        let server = start_with(ADAPTIVE, keys);
+        let [one, other] = [0, 1].map(|at| server.client(keys.get(at).copied()));
+        answer(&one, &none);
+        assert_eq!(drafts(&other, &none), fresh, "keys {keys:?}");
+        // For the client itself the threshold has followed its own answers.
+        answer(&one, &none);
+        assert_ne!(drafts(&one, &none), fresh, "keys {keys:?}");
+    }
 }
 
 #[test]

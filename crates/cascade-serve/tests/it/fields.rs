@@ -254,6 +254,14 @@ fn hostile_bodies_are_refused_and_hostile_texts_answered() {
     }
     let twice = server.post_bytes("/v1/completions", bodies[6]).error(400);
     assert!(twice.contains("`prompt` is given twice"), "{twice}");
+    for nested in [
+        r#"{"prompt": "a", "speculation": {"enabled": true, "enabled": false}}"#,
+        r#"{"prompt": "a", "speculation": {"tree": {"enabled": 1, "enabled": 1}}}"#,
+        r#"{"messages": [{"role": "user", "content": [{"enabled": 1, "enabled": 1}]}]}"#,
+    ] {
+        let twice = server.post_bytes("/v1/completions", nested.as_bytes());
+        assert!(twice.error(400).contains("`enabled` is given twice"));
+    }
     for text in [
         "\u{0}\u{1}\u{7f}",
         "\u{202e}abc\u{2066}",

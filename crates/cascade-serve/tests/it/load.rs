@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering::SeqCst;
 
 use cascade_config::ChatTemplate;
 use cascade_core::Decoding;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::HEAP;
 use crate::common::{Alone, Running, config, options, served, text, user, wire};
+use crate::panics::{Load, has_failed};
 
 const QUESTIONS: [&str; 5] = [
     "Mia sells 24 shells in May and half as many in June. How many shells does she sell?",
@@ -157,6 +159,75 @@ fn thirty_two_clients_get_their_own_answers() {
     clients(&Running::start_with(limited(16, 32)), 32, 5);
     clients(&in_turns(32, 1), 32, 5);
     clients(&in_turns(32, 3), 32, 5);
+}
+
+/// Clients whose answers are hit by faults now and then: those that are not get their own.
+fn hit_clients(start: impl FnOnce(&dyn Fn(&mut ServeOptions)) -> Running) {
+    let faults = Load::new(97);
+    let server = start(&|options: &mut ServeOptions| {
+        limited(4, 8)(options);
+        options.faults = faults.faults();
+    });
+    let answers = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let (server, answers) = (&server, &answers);
+            scope.spawn(move || {
+                for request in 0..12 {
+                    let kind = RequestKind::of(client * 7 + request * 3);
+                    let (path, mut body) = kind.body();
+                    let streamed = (client + request) % 2 == 1;
+                    body["stream"] = streamed.into();
+                    let answer = server.post(path, &body);
+                    let given = || {
+                        if streamed {
+                            answer.streamed()
+                        } else {
+                            text(&answer.json()).to_owned()
+                        }
+                    };
+                    let given = (!has_failed(&answer, streamed)).then(given);
+                    answers.lock().unwrap().push((kind, given));
+                }
+            });
+        }
+    });
+    server.settle();
+    faults.end();
+    let [panics, of_forwards] = [&faults.panics, &faults.of_forwards].map(|of| of.load(SeqCst));
+    assert!(panics > 4 && of_forwards > 0, "{panics} and {of_forwards}");
+    assert_eq!(server.metric("cascade:panics_total"), panics as f64);
+    let counted = server.metric("cascade:forward_panics_total");
+    assert_eq!(counted, of_forwards as f64);
+    let answers = answers.into_inner().unwrap();
+    let failed = answers.iter().filter(|(_, given)| given.is_none()).count();
+    assert!(
+        (1..=panics + of_forwards).contains(&(failed as u64)),
+        "{failed}"
+    );
+    let mut alone = Alone::new();
+    for (kind, given) in answers {
+        if let Some(given) = given {
+            assert_eq!(given, kind.alone(&mut alone));
+        }
+    }
+    // All sessions are there.
+    clients(&server, 4, 2);
+}
+
+#[test]
+fn faults_hit_their_own_answers_alone() {
+    hit_clients(|change| Running::start_with(change));
+}
+
+#[test]
+fn faults_of_answers_that_take_turns_hit_them_alone() {
+    hit_clients(|change| {
+        Running::start_in_turns(|options| {
+            change(options);
+            options.limits.workers = 2;
+        })
+    });
 }
 
 /// Without drafts, each step of an answer is a row of a forward, which others share.

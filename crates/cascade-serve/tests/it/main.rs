@@ -9,6 +9,7 @@ mod faults;
 mod fields;
 mod guards;
 mod load;
+mod panics;
 mod requests;
 #[cfg(unix)]
 mod signals;

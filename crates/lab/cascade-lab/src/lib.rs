@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use cascade_cli::program::{CommandLine, Everywhere, at_most, bounded};
 use cascade_cli::{
-    args, bench, costs, given, help, inputs, interrupt, job, manual, models, outputs,
+    args, bench, columns, costs, given, help, inputs, interrupt, job, manual, models, outputs,
 };
 use cascade_cli::{progress, templates, terminal};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -152,15 +152,7 @@ impl CommandLine for Cli {
             Command::Theory { command } => theory::run(command),
             Command::Demo { command } => demo::run(&command),
             Command::Dataset(args) => dataset::run(&args),
-            Command::Completions { shell } => {
-                clap_complete::generate(
-                    shell,
-                    &mut Self::arranged(),
-                    "cascade-lab",
-                    &mut std::io::stdout(),
-                );
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Completions { shell } => manual::completions(Self::arranged(), shell),
             Command::Man { command } => manual::print(Self::arranged(), &command),
         }
     }

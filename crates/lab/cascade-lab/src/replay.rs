@@ -17,6 +17,7 @@ use cascade_traces::trace::{
 use clap::Args;
 
 use crate::args::ScheduleArg;
+use crate::columns::{row, table};
 use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::terminal::{Out, grouped};
@@ -207,28 +208,21 @@ impl Replay<'_> {
             header.model,
             self.config.label
         )?;
-        let calls: String = tallies
-            .total
-            .calls
-            .iter()
-            .map(|model| column(&model.name, &model.name))
-            .collect();
-        writeln!(
-            out,
-            "{:<18}{:>8}{:>9}{:>9}{:>9}{:>7}   calls:{calls}",
-            "", "records", "tokens", "drafted", "accepted", "length"
-        )?;
+        let mut head = row(["", "records", "tokens", "drafted", "accepted", "length"]);
+        let calls = tallies.total.calls.iter();
+        head.extend(calls.map(|model| format!("calls of {}", model.name)));
+        let mut rows = vec![head];
         let categories = tallies
             .categories
             .iter()
             .map(|(name, tally)| (name.as_str(), tally));
-        for (name, tally) in categories.chain([("total", &tallies.total)]) {
-            writeln!(out, "{}", row(name, tally))?;
-        }
+        let all = categories.chain([("total", &tallies.total)]);
+        rows.extend(all.map(|(name, tally)| cells(name, tally)));
         writeln!(
             out,
-            "\nlength: tokens per target forward (mean acceptance length); \
-             accepted: share of drafted tokens accepted by the target"
+            "{}\nlength: tokens per target forward (mean acceptance length); \
+             accepted: share of drafted tokens accepted by the target",
+            table("<>", &rows)
         )?;
         Ok(())
     }
@@ -239,21 +233,24 @@ fn show_beside(out: &mut impl Write, beside: &RecordedDrafters) -> Result<()> {
     if beside.is_empty() {
         return Ok(());
     }
-    writeln!(
-        out,
-        "\n{:<18}{:>8}{:>9}{:>9}{:>7}   answers of another length",
-        "recorded drafters", "records", "tokens", "forwards", "length"
-    )?;
+    let head = [
+        "recorded drafters",
+        "records",
+        "tokens",
+        "forwards",
+        "tokens per forward",
+        "answers of another length",
+    ];
+    let mut rows = vec![row(head)];
     for (name, of) in beside.iter() {
         let numbers = [of.records, of.tokens, of.forwards].map(|number| grouped(number as u64));
-        let [records, tokens, forwards] = numbers;
-        writeln!(
-            out,
-            "{name:<18}{records:>8}{tokens:>9}{forwards:>9}{:>7.3}   {}",
-            of.mean_acceptance_length(),
-            of.other_lengths
-        )?;
+        let mut cells = vec![name.to_owned()];
+        cells.extend(numbers);
+        cells.push(format!("{:.3}", of.mean_acceptance_length()));
+        cells.push(grouped(of.other_lengths as u64));
+        rows.push(cells);
     }
+    write!(out, "\n{}", table("<>", &rows))?;
     Ok(())
 }
 
@@ -273,23 +270,15 @@ fn show_expected(out: &mut impl Write, picks: &FirstPicks) -> Result<()> {
     Ok(())
 }
 
-fn row(name: &str, tally: &Tally) -> String {
-    let calls = tally
-        .calls
-        .iter()
-        .map(|model| column(&grouped(model.calls), &model.name));
-    format!(
-        "{name:<18}{:>8}{:>9}{:>9}{:>8.1}%{:>7.3}         {}",
+fn cells(name: &str, tally: &Tally) -> Vec<String> {
+    let mut cells = vec![
+        name.to_owned(),
         grouped(tally.records as u64),
         grouped(tally.tokens as u64),
         grouped(tally.drafted as u64),
-        100.0 * tally.draft_acceptance_rate(),
-        tally.mean_acceptance_length(),
-        calls.collect::<String>()
-    )
-}
-
-/// A number of calls under the name of its model.
-fn column(text: &str, name: &str) -> String {
-    format!("  {text:>width$}", width = name.chars().count().max(7))
+        format!("{:.1}%", 100.0 * tally.draft_acceptance_rate()),
+        format!("{:.3}", tally.mean_acceptance_length()),
+    ];
+    cells.extend(tally.calls.iter().map(|model| grouped(model.calls)));
+    cells
 }

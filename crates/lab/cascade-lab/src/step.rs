@@ -14,6 +14,7 @@ use cascade_traces::{
 use clap::{Args, Subcommand};
 
 use crate::bench::options::{ShapeArgs, bandwidth, known, load_options, of_shape};
+use crate::columns::{row, table};
 use crate::exit::ExitCode;
 use crate::{bench, interrupt, job, terminal};
 
@@ -223,11 +224,7 @@ fn show(out: &mut impl Write, measured: &StepTimes) -> Result<()> {
         memory / 1e9,
         measured.memory_bound
     )?;
-    writeln!(
-        out,
-        "{:>9}{:>9}{:>12}  cascade",
-        "tokens/s", "× plain", "× memory"
-    )?;
+    let mut rows = vec![row(["tokens/s", "× plain", "× memory", "cascade"])];
     let plain = ("plain decoding", &measured.plain, 1.0);
     let cascades = measured
         .cascades
@@ -236,8 +233,10 @@ fn show(out: &mut impl Write, measured: &StepTimes) -> Result<()> {
     for (name, walltime, speedup) in std::iter::once(plain).chain(cascades) {
         let speed = walltime.tokens_per_second;
         let over_memory = speed / measured.memory_bound;
-        writeln!(out, "{speed:>9.2}{speedup:>9.2}{over_memory:>12.2}  {name}")?;
+        let numbers = [speed, speedup, over_memory].map(|number| format!("{number:.2}"));
+        rows.push([&numbers[..], &[name.to_owned()]].concat());
     }
+    write!(out, "{}", table(">>><", &rows))?;
     for cascade in &measured.cascades {
         show_steps(out, cascade)?;
     }
@@ -251,7 +250,7 @@ fn show_steps(out: &mut impl Write, cascade: &MeasuredCascade) -> Result<()> {
         cascade.config, cascade.steps, cascade.drafted_per_step, cascade.tokens_per_step
     )?;
     let parts = &cascade.median_seconds;
-    writeln!(out, "{:<30}{:>12}{:>12}", "median per step", "µs", "share")?;
+    let mut rows = vec![row(["median per step", "µs", "of the forward"])];
     for (name, seconds) in [
         ("target forward", parts.forward),
         ("drafting", parts.drafting),
@@ -260,8 +259,10 @@ fn show_steps(out: &mut impl Write, cascade: &MeasuredCascade) -> Result<()> {
         ("all but the target's forward", parts.overhead),
     ] {
         let share = 100.0 * seconds / parts.forward;
-        writeln!(out, "{name:<30}{:>12.2}{share:>11.3}%", 1e6 * seconds)?;
+        let (seconds, share) = (format!("{:.2}", 1e6 * seconds), format!("{share:.3}%"));
+        rows.push(row([name, &seconds, &share]));
     }
+    write!(out, "{}", table("<>", &rows))?;
     for drafter in &cascade.drafters {
         writeln!(
             out,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::super::options::{layer_of_shape, load_options};
 use super::{ModelArgs, check_scores};
+use crate::columns::{row, table};
 
 /// How far logits in bf16 may be from those of the CPU, root mean squares: sums of thousands of
 /// products of numbers of 8 bits, in other orders.
@@ -105,11 +106,7 @@ fn show(out: &mut impl Write, checked: &Checked) -> Result<()> {
         "{} in {} on {}",
         checked.model, checked.dtype, checked.device
     )?;
-    writeln!(
-        out,
-        "\n{:>8} {:>5}  {:<7} {:>24}",
-        "context", "rows", "with", "difference"
-    )?;
+    let mut rows = vec![row(["context", "rows", "with", "difference"])];
     for Forward { checked, passed } in &checked.forwards {
         let percent = 100.0 * checked.distance;
         let said = match checked.differing {
@@ -117,17 +114,15 @@ fn show(out: &mut impl Write, checked: &Checked) -> Result<()> {
             Some(differing) => format!("{differing} logits, {percent:.5} %"),
             None => format!("{percent:.3} %"),
         };
-        let verdict = if *passed { "" } else { "  FAILS" };
+        let verdict = if *passed { "" } else { "FAILS" };
         let with = match checked.compared {
             Compared::Chain => "chain",
             Compared::Tree => "tree",
             Compared::Cpu => "the CPU",
         };
-        writeln!(
-            out,
-            "{:>8} {:>5}  {with:<7} {said:>24}{verdict}",
-            checked.context, checked.rows
-        )?;
+        let (context, of) = (checked.context.to_string(), checked.rows.to_string());
+        rows.push(row([&context, &of, with, &said, verdict]));
     }
+    write!(out, "\n{}", table(">><>", &rows))?;
     Ok(())
 }

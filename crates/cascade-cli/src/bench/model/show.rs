@@ -5,23 +5,22 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::{Forward, Measured};
+use crate::columns::{row, table};
 
 pub(super) fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
     show_model(out, measured)?;
-    writeln!(
-        out,
-        "\n{:>8} {:>5} {:>10} {:>21} {:>9} {:>10} {:>8} {:>8}",
+    let mut rows = vec![row([
         "context",
         "rows",
         "median ms",
-        "fastest to slowest",
+        "fastest to slowest ms",
         "rows/s",
-        "x one row",
+        "× one row",
         "GB/s",
-        "memory"
-    )?;
-    let mut forwards = measured.forwards.iter();
-    forwards.try_for_each(|forward| show_forward(out, forward))?;
+        "of memory",
+    ])];
+    rows.extend(measured.forwards.iter().map(cells));
+    write!(out, "\n{}", table(">", &rows))?;
     match measured.beside {
         Some(busy) => show_beside(out, busy, &measured.forwards),
         None => Ok(()),
@@ -29,30 +28,23 @@ pub(super) fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
 }
 
 fn show_beside(out: &mut impl Write, busy: usize, forwards: &[Forward]) -> Result<()> {
-    writeln!(
-        out,
-        "\n{:>8} {:>5} {:>10} {:>21} {:>9}",
-        "context",
-        "rows",
-        "mean ms",
-        format!("beside {busy} busy"),
-        "speed"
-    )?;
+    let beside = format!("beside {busy} busy, ms");
+    let head = ["context", "rows", "mean ms", &beside, "× alone"];
+    let mut rows = vec![row(head)];
     for forward in forwards {
         let (beside, speed) = forward
             .beside_mean_seconds
             .zip(forward.beside_speed)
             .unzip();
-        writeln!(
-            out,
-            "{:>8} {:>5} {:>10.3} {:>21.3} {:>9.2}",
-            forward.context,
-            forward.rows,
-            1e3 * forward.mean_seconds,
-            1e3 * beside.unwrap_or_default(),
-            speed.unwrap_or_default()
-        )?;
+        rows.push(vec![
+            forward.context.to_string(),
+            forward.rows.to_string(),
+            format!("{:.3}", 1e3 * forward.mean_seconds),
+            format!("{:.3}", 1e3 * beside.unwrap_or_default()),
+            format!("{:.2}", speed.unwrap_or_default()),
+        ]);
     }
+    write!(out, "\n{}", table(">", &rows))?;
     Ok(())
 }
 
@@ -92,27 +84,27 @@ fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
     Ok(())
 }
 
-fn show_forward(out: &mut impl Write, forward: &Forward) -> Result<()> {
+fn cells(forward: &Forward) -> Vec<String> {
     let relative = forward
         .cost_of_one_row
         .map_or_else(String::new, |cost| format!("{cost:.2}"));
     let share = forward
         .memory_share
         .map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
-    writeln!(
-        out,
-        "{:>8} {:>5} {:>10.3} {:>21} {:>9.0} {:>10} {:>8.2} {share:>8}",
-        forward.context,
-        forward.rows,
-        1e3 * forward.median_seconds,
-        format!(
-            "{:.3} to {:.3}",
-            1e3 * forward.fastest_seconds,
-            1e3 * forward.slowest_seconds
-        ),
-        forward.rows_per_second,
+    let [median, fastest, slowest] = [
+        forward.median_seconds,
+        forward.fastest_seconds,
+        forward.slowest_seconds,
+    ]
+    .map(|seconds| format!("{:.3}", 1e3 * seconds));
+    vec![
+        forward.context.to_string(),
+        forward.rows.to_string(),
+        median,
+        format!("{fastest} to {slowest}"),
+        format!("{:.0}", forward.rows_per_second),
         relative,
-        forward.bytes_per_second / 1e9
-    )?;
-    Ok(())
+        format!("{:.2}", forward.bytes_per_second / 1e9),
+        share,
+    ]
 }

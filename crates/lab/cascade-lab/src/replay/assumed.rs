@@ -12,6 +12,7 @@ use cascade_traces::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport
 use clap::Args;
 
 use super::{ReplayArgs, replay_warnings, show_beside};
+use crate::columns::table;
 use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::{bounded, interrupt, recorded, terminal};
@@ -207,17 +208,18 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
             (false, _) => "forwards take these times by rows",
         }
     )?;
-    print_columns(&mut out, replays, (by_cost, together))?;
+    let mut rows = heads(replays, (by_cost, together));
     let number = |speedup: f64| format!("{speedup:.3}");
     for way in &report.ways {
         let cells = way.outcomes.iter().map(|outcome| number(outcome.speedup()));
-        writeln!(out, "{}", line(&way.name, cells))?;
+        rows.push(line(&way.name, cells));
     }
     let best = &report.best_length_in_hindsight;
     if best.iter().all(Option::is_some) && !best.is_empty() {
         let cells = best.iter().flatten().map(|best| number(best.1));
-        writeln!(out, "{}", line("best length in hindsight", cells))?;
+        rows.push(line("best length in hindsight", cells));
     }
+    write!(out, "{}", table("<>", &rows))?;
     let first = report.ways.first();
     first.map_or(Ok(()), |way| {
         let mut outcomes = way.outcomes.iter();
@@ -226,22 +228,19 @@ fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArg
 }
 
 /// What stands above the columns: the names of costs, and numbers of texts.
-fn print_columns(
-    out: &mut impl Write,
-    replays: &AssumedReplays<'_>,
-    (by_cost, together): (bool, bool),
-) -> Result<()> {
+fn heads(replays: &AssumedReplays<'_>, (by_cost, together): (bool, bool)) -> Vec<Vec<String>> {
+    let mut heads = Vec::new();
     let of_costs = |costs| replays.texts.iter().map(move |texts| (costs, texts));
     let columns: Vec<(&AssumedCosts, _)> = replays.costs.iter().flat_map(of_costs).collect();
     if by_cost || !together {
         let names = columns.iter().map(|(costs, _)| costs.name.clone());
-        writeln!(out, "{}", line("", names))?;
+        heads.push(line("", names));
     }
     if together {
         let texts = columns.iter().map(|(_, texts)| texts.to_string());
-        writeln!(out, "{}", line("texts at a time", texts))?;
+        heads.push(line("texts at a time", texts));
     }
-    Ok(())
+    heads
 }
 
 fn print_interval(out: &mut impl Write, name: &str, outcome: &AssumedOutcome) -> Result<()> {
@@ -264,7 +263,6 @@ fn print_interval(out: &mut impl Write, name: &str, outcome: &AssumedOutcome) ->
     Ok(())
 }
 
-fn line(name: &str, cells: impl Iterator<Item = String>) -> String {
-    let cells: String = cells.map(|cell| format!("{cell:>9}")).collect();
-    format!("{name:<24}{cells}")
+fn line(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(cells).collect()
 }

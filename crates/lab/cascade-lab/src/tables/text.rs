@@ -9,6 +9,7 @@ use cascade_models::Tokenizer;
 use cascade_ngram::{NgramTable, Provenance, Source};
 
 use super::args::ShowArgs;
+use crate::columns;
 use crate::terminal::{self, grouped};
 use crate::tokenizer;
 
@@ -109,34 +110,33 @@ fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
 /// How far tables agree after `contexts`.
 pub(super) fn show_agreement(contexts: &str, agreement: &Agreement) -> Result<()> {
     let mut out = terminal::stdout();
-    writeln!(
-        out,
-        "{:>20} {contexts:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
-        "occurs in the first", "only first", "only second", "both", "agree", "weighted"
-    )?;
+    let mut rows = vec![columns::row([
+        "occurs in the first",
+        contexts,
+        "only first",
+        "only second",
+        "both",
+        "agree",
+        "weighted",
+    ])];
     for band in &agreement.bands {
         let label = match band.from {
             0 => "never".to_owned(),
             from => format!("{} times or more", grouped(from)),
         };
-        writeln!(out, "{}", row(&label, band))?;
+        rows.push(row(&label, band));
     }
-    writeln!(out, "{}", row("all", &agreement.all))?;
+    rows.push(row("all", &agreement.all));
+    write!(out, "{}", columns::table(">", &rows))?;
     Ok(())
 }
 
-fn row(label: &str, band: &Band) -> String {
+fn row(label: &str, band: &Band) -> Vec<String> {
     let percent = |share: Option<f64>| match share {
         Some(share) => format!("{:.1}%", 100.0 * share),
         None => "-".to_owned(),
     };
-    format!(
-        "{label:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
-        grouped(band.tokens),
-        grouped(band.only_first),
-        grouped(band.only_second),
-        grouped(band.both),
-        percent(band.share()),
-        percent(band.weighted_share())
-    )
+    let counts = [band.tokens, band.only_first, band.only_second, band.both].map(grouped);
+    let shares = [band.share(), band.weighted_share()].map(percent);
+    [&[label.to_owned()][..], &counts, &shares].concat()
 }

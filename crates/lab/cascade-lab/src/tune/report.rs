@@ -7,6 +7,7 @@ use anyhow::Result;
 use cascade_traces::tune::{Outcome, Tuned, Tuner};
 
 use super::Costs;
+use crate::columns::{row, table};
 use crate::terminal;
 
 pub(super) struct Report<'a> {
@@ -31,26 +32,24 @@ impl Report<'_> {
             self.unit(),
             self.tuner.times.target.seconds(9) / costs[0]
         )?;
-        writeln!(
-            out,
-            "{:>9}  {:>8} {:>15} {:>7}  drafts",
-            "searched", "held out", "95% interval", "SWI"
-        )?;
+        let head = ["× searched", "× held out", "95% interval", "SWI", "drafts"];
+        let mut rows = vec![row(head)];
         for found in &tuned.frontier {
             if let Some(outcome) = &found.outcome {
-                line(&mut out, outcome, &found.candidate.setting)?;
+                rows.push(line(outcome, &found.candidate.setting));
             }
         }
-        writeln!(out)?;
+        rows.push(Vec::new());
         for compared in &tuned.always {
-            line(&mut out, &compared.outcome, &compared.name)?;
+            rows.push(line(&compared.outcome, &compared.name));
         }
         writeln!(
             out,
-            "\nsearched and held out: times as fast as plain decoding, by the times of forwards by rows, on \
+            "{}\nsearched and held out: times as fast as plain decoding, by the times of forwards by rows, on \
              the half\nthat was searched on and on the other; replayed, not measured. SWI, on the other half: \
              tokens · c(target) /\nΣ calls · c(model), which takes a forward to cost the same whatever it \
-             checks, and so is no speedup."
+             checks, and so is no speedup.",
+            table(">>>><", &rows)
         )?;
         self.print_advice(&mut out)
     }
@@ -101,15 +100,15 @@ impl Report<'_> {
     }
 }
 
-fn line(out: &mut impl Write, outcome: &Outcome, drafts: &dyn Display) -> Result<()> {
-    let searched = outcome.searched_speedup;
+fn line(outcome: &Outcome, drafts: &dyn Display) -> Vec<String> {
     let interval = outcome
         .interval
         .map_or_else(String::new, |(low, high)| format!("[{low:.3}, {high:.3}]"));
-    writeln!(
-        out,
-        "{searched:>9.3}  {:>8.3} {interval:>15} {:>7.2}  {drafts}",
-        outcome.speedup, outcome.swi
-    )?;
-    Ok(())
+    vec![
+        format!("{:.3}", outcome.searched_speedup),
+        format!("{:.3}", outcome.speedup),
+        interval,
+        format!("{:.2}", outcome.swi),
+        drafts.to_string(),
+    ]
 }
