@@ -275,7 +275,7 @@ fn saved(
         slowest: cost.slowest.as_secs_f64(),
     });
     let source = (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source);
-    let (program, machine) = (costs::PROGRAM.to_owned(), costs::machine());
+    let (program, machine) = (costs::PROGRAM.to_owned(), cascade_config::machine());
     CostFile::new(program, machine, of, clock, source, forwards.collect())
 }
 
