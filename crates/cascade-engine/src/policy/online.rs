@@ -35,14 +35,14 @@ use crate::{ForwardTimes, Role, RowTimes};
 /// * A chain of a statistical drafter is cut where it is better to let a neural one go on.
 ///
 /// p is what the drafter says of its token (the probability of a neural drafter, the estimate of a
-/// statistical one), corrected by what became of its tokens, by statement and position, with
-/// forgetting. The times of forwards by rows are those of the generation itself. ρ is the rate of
-/// late, in units of plain decoding, never below 1: Dinkelbach's fixed point, approached while
-/// generating. What a statistical drafter proposed in vain or what was cut is compared with the
-/// text as well, so that drafting goes on when it pays again. Where nothing seems to pay, a token
-/// is tried now and then, and so is a token of a neural drafter larger than the one that pays, for
-/// at most 0.7% of the time spent in vain; and for as much time a statistical drafter that does not
-/// pay is asked.
+/// statistical one), corrected by what became of its tokens, by statement and position and for the
+/// text itself, with forgetting. What a forward takes by its rows is known ([`AssumedCosts`]); what
+/// it does take tells how busy the machine is. ρ is the rate of late, in units of plain decoding,
+/// never below 1: Dinkelbach's fixed point, approached while generating. What a statistical drafter
+/// proposed in vain or what was cut is compared with the text as well, so that drafting goes on when
+/// it pays again. Where nothing seems to pay, a token of a neural drafter is tried now and then, and
+/// so is one of a larger drafter than the one that pays; and a statistical drafter that does not pay
+/// is asked. All that takes at most 0.7% of the time in vain.
 ///
 /// # Determinism
 /// Decisions are a function of outcomes and times; greedy and coupled texts are not changed by
@@ -72,7 +72,7 @@ struct Learner {
     asked: bool,
 }
 
-/// What forwards cost before they are measured, and where times are withheld.
+/// What forwards cost: as measured before, or assumed, as where times are withheld.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssumedCosts {
     /// What one more row adds to a forward, in forwards of one row.
@@ -80,10 +80,10 @@ pub struct AssumedCosts {
     /// A forward of each drafter in forwards of the target, largest drafter first; 0 for
     /// statistical ones. Missing ones cost a fifth.
     pub drafters: Vec<f64>,
-    /// What forwards cost by rows where that was measured before, by level, the target first, in
+    /// What forwards take by rows where that was measured before, by level, the target first, in
     /// place of the above.
     pub measured: Vec<Option<ForwardTimes>>,
-    /// Whether these costs are kept, whatever forwards take.
+    /// Whether these costs are kept, whatever forwards take: the machine is as busy as it was.
     pub fixed: bool,
 }
 
