@@ -3,16 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use cascade_config::{AssembleOptions, CostFile};
+use cascade_config::{AssembleOptions, CostFile, machine};
 
 use crate::args::ModelArgs;
-use crate::doctor;
-
-/// Operating system and processor.
-pub fn machine() -> String {
-    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("{os} {arch}, {}", doctor::cpu_model())
-}
 
 /// This program and its version.
 pub const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use cascade_config::{cpu_model, forward_times_folder};
 use cascade_eval::ForwardCheck;
 use cascade_models::{DType, Device, HubOptions, LoadOptions, parse_device, random_model};
 use serde_json::{Map, Value, json};
@@ -29,7 +30,7 @@ pub(crate) fn doctor(json: bool) -> Result<ExitCode> {
 }
 
 /// What there is to say; lists are arrays.
-fn rows() -> [(&'static str, Value); 14] {
+fn rows() -> [(&'static str, Value); 15] {
     let hub = HubOptions::from_env();
     let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().into();
     [
@@ -42,6 +43,7 @@ fn rows() -> [(&'static str, Value); 14] {
         ("cpu model", cpu_model().into()),
         ("threads", threads().into()),
         ("cpu", "ok".into()),
+        ("forward times", forward_times().into()),
         ("candle:cpu", candle("candle:cpu").into()),
         ("cuda:0", candle("cuda:0").into()),
         ("metal:0", candle("metal:0").into()),
@@ -83,22 +85,6 @@ fn built_with() -> &'static str {
     } else {
         "release build"
     }
-}
-
-pub(crate) fn cpu_model() -> String {
-    let features = cascade_models::cpu_features();
-    let model = std::fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        })
-        .unwrap_or_else(|| "unknown".to_owned());
-    let used = match cascade_models::cpu_instructions() {
-        Ok(used) => format!("uses {used}"),
-        Err(error) => error.to_string(),
-    };
-    format!("{model} (has {}; {used})", features.join(" "))
 }
 
 fn threads() -> String {
@@ -154,6 +140,15 @@ fn agrees(device: &Device) -> Result<bool> {
         all &= compared.iter().all(|forward| forward.passes(MOST, false));
     }
     Ok(all)
+}
+
+/// How many models' forwards have been timed here, and where the times are kept.
+fn forward_times() -> String {
+    let Some(folder) = forward_times_folder() else {
+        return "measured at each load: there is no folder to keep them in".to_owned();
+    };
+    let files = std::fs::read_dir(&folder).map_or(0, |files| files.flatten().count());
+    format!("of {files} models, in {}", folder.display())
 }
 
 fn endpoint(hub: &HubOptions) -> String {

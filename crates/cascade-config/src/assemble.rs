@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use cascade_chat::ChatTemplate;
 use cascade_core::{Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AssumedCosts, Cascade, CascadeBuilder, OwnTime, Role, Schedule, SharedPrices, ThreadClock,
+    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, ForwardTimes, OwnTime, Role, Schedule,
+    SharedPrices, ThreadClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
 
 use crate::config::{Config, Drafter, Neural};
 use crate::drafting::Parts;
 use crate::prompt_limit::{GuardedCodec, encoder};
-use crate::{AssembleOptions, Error, ModelPool, Result, Target};
+use crate::{AssembleOptions, Error, ModelPool, Result, ScheduleConfig, Target};
 
 /// What a cascade is assembled from: a configuration, and what it does not say itself.
 ///
@@ -237,10 +238,11 @@ impl ModelPool {
         assumed.fixed = self.options.fixed_costs;
         let prices = match &target.times {
             None => {
-                assumed.measured = self.known_costs(neural_levels(config))?;
+                assumed.measured = self.costs(config)?;
                 self.prices(config, sessions)?
             }
             Some(times) => {
+                assumed.measured = times_by_level(config, times);
                 let prices = times.text.as_ref().map(|text| text.prices());
                 let mut prices = prices.unwrap_or_default().into_iter();
                 neural_levels(config)
@@ -251,6 +253,21 @@ impl ModelPool {
         Ok(config
             .schedule()
             .schedule(config.placement, assumed, prices))
+    }
+
+    /// What forwards of the levels cost: as the user's files say, else as measured.
+    fn costs(&self, config: &Config) -> Result<Vec<Option<ForwardTimes>>> {
+        if !self.options.costs.is_empty() {
+            return self.known_costs(neural_levels(config));
+        }
+        if matches!(config.schedule(), ScheduleConfig::Static(_)) {
+            return Ok(Vec::new());
+        }
+        let is_alone = self.is_alone(config);
+        let is_model = |neural: &&Neural| !neural.is_head && self.stand_in(&neural.name).is_none();
+        let of = |neural| self.own_times(neural, is_alone);
+        let levels = neural_levels(config).map(|level| level.filter(is_model));
+        Ok(levels.map(|level| level.and_then(of)).collect())
     }
 
     /// What texts that share forwards know of each other's, by level.
@@ -392,6 +409,17 @@ pub(crate) fn loaded_warnings(name: &str, model: &LoadedModel) -> Vec<String> {
 pub(crate) fn warnings_of(name: &str, source: &str, warnings: &[String]) -> Vec<String> {
     let said = |warning: &String| format!("{name} ({source}): {warning}");
     warnings.iter().map(said).collect()
+}
+
+/// What forwards of the levels are assumed to take.
+fn times_by_level(config: &Config, times: &AssumedTimes) -> Vec<Option<ForwardTimes>> {
+    let mut neural = 0;
+    let mut of = |level: Option<&Neural>| {
+        level?;
+        neural += 1;
+        Some(times.times_of(neural - 1).clone().into())
+    };
+    neural_levels(config).map(&mut of).collect()
 }
 
 /// What forwards are assumed to cost before they are measured, and in sampled generations: reading

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use cascade_engine::RowTimes;
+use cascade_engine::{ForwardTimes, RowTimes};
 use cascade_models::{CacheType, DType, Device, compute_threads};
 use serde::{Deserialize, Serialize};
+
+use crate::forward_times::fastest;
 
 /// What the file says it is.
 const FORMAT: &str = "cascade-costs";
@@ -31,8 +33,42 @@ pub struct CostFile {
     /// Tokens of the source, of an encoder-decoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<usize>,
+    /// How often these were measured, of times that the user's cache keeps.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub(crate) measurements: u32,
     /// The forwards.
     pub forwards: Vec<ForwardTime>,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+const fn is_once(number: &u32) -> bool {
+    *number == once()
+}
+
+/// Operating system and processor of this machine.
+pub fn machine() -> String {
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("{os} {arch}, {}", cpu_model())
+}
+
+/// The processor's model, the instruction sets that it has, and the one that is used.
+pub fn cpu_model() -> String {
+    let features = cascade_models::cpu_features();
+    let model = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| "unknown".to_owned());
+    let used = match cascade_models::cpu_instructions() {
+        Ok(used) => format!("uses {used}"),
+        Err(error) => error.to_string(),
+    };
+    format!("{model} (has {}; {used})", features.join(" "))
 }
 
 /// A model and where it computes: times of one are not those of another.
@@ -154,8 +190,24 @@ impl CostFile {
             of,
             clock,
             source,
+            measurements: 1,
             forwards,
         }
+    }
+
+    /// These times and new ones of the same forwards: the shorter of each.
+    pub(crate) fn and(self, new: Self) -> Self {
+        Self {
+            measurements: self.measurements + new.measurements,
+            forwards: fastest(self.forwards, new.forwards),
+            ..new
+        }
+    }
+
+    /// Times by rows and context.
+    pub fn forward_times(&self) -> Option<ForwardTimes> {
+        let times = self.forwards.iter();
+        ForwardTimes::measured(times.map(|it| (it.context, it.rows, it.seconds)))
     }
 
     /// Reads a file.

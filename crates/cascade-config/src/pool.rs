@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
-use cascade_engine::{RowTimes, SharedPrices};
+use cascade_engine::{ForwardTimes, SharedPrices};
 use cascade_models::{
     CacheType, DType, Head, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, Model,
     ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer, check_head, compute_threads,
@@ -14,10 +14,8 @@ use cascade_models::{
 use cascade_ngram::{NgramTable, Resources, TableLocator};
 
 use crate::assemble::neural_levels;
+use crate::forward_times::forward_times;
 use crate::{Config, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result, locator};
-
-/// A file with costs is read at the context nearest to this one.
-const TYPICAL_CONTEXT: usize = 256;
 
 /// How models are loaded.
 #[derive(Clone, Debug)]
@@ -102,6 +100,8 @@ pub struct ModelPool {
     heads: Cache<HeadKey, Arc<Head>>,
     /// What forwards of a model cost that texts share, as a target or as a drafter.
     prices: Cache<(ModelKey, bool), SharedPrices>,
+    /// What forwards of a model cost on this machine, where one thread computes or several.
+    times: Cache<(ModelKey, bool), Option<ForwardTimes>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Cache<ModelKey, ModelFiles>,
     tables: Cache<TableLocator, Arc<NgramTable>>,
@@ -188,6 +188,7 @@ impl ModelPool {
             models: Cache::new(),
             heads: Cache::new(),
             prices: Cache::new(),
+            times: Cache::new(),
             located: Cache::new(),
             tables: Cache::new(),
             stand_ins: HashMap::new(),
@@ -244,7 +245,7 @@ impl ModelPool {
         Ok(Measured::new(model, dtype, neural.cache_dtype, &device))
     }
 
-    /// Costs of these models that were measured before, as far as there are files of them.
+    /// What forwards of these models cost, as far as the user has given files of them.
     ///
     /// # Errors
     /// A file that is of none of them, or of one in another type, on another device or by another
@@ -252,10 +253,7 @@ impl ModelPool {
     pub(crate) fn known_costs<'n>(
         &self,
         neural: impl Iterator<Item = Option<&'n Neural>>,
-    ) -> Result<Vec<Option<RowTimes>>> {
-        if self.options.costs.is_empty() {
-            return Ok(Vec::new());
-        }
+    ) -> Result<Vec<Option<ForwardTimes>>> {
         let used: Vec<Option<Measured>> = neural
             .map(|neural| neural.map(|neural| self.measured(neural)).transpose())
             .collect::<cascade_models::Result<_>>()
@@ -276,9 +274,18 @@ impl ModelPool {
                 .costs
                 .iter()
                 .find(|(_, file)| Some(&file.of) == used.as_ref());
-            found.map(|(_, file)| file.times(TYPICAL_CONTEXT))
+            found.and_then(|(_, file)| file.forward_times())
         };
         Ok(used.into_iter().map(of).collect())
+    }
+
+    /// What forwards of a loaded model cost on this machine: see [`forward_times`].
+    pub(crate) fn own_times(&self, neural: &Neural, is_alone: bool) -> Option<ForwardTimes> {
+        let key = (self.key(neural).ok()?, is_alone);
+        let model = self.loaded(neural)?;
+        let of = self.measured(neural).ok()?;
+        let measured = || Ok::<_, ()>(forward_times(&model.model, of, is_alone));
+        self.times.get(key, measured).ok()?
     }
 
     /// Which costs a cascade begins with, if its forwards are `live`.

@@ -173,6 +173,14 @@ impl Decoding {
     pub fn is_greedy(self) -> bool {
         self == Self::Greedy
     }
+
+    /// The temperature; 0 if it is greedy.
+    pub fn temperature(self) -> f32 {
+        match self {
+            Self::Greedy => 0.0,
+            Self::Sampled(sampling) => sampling.temperature,
+        }
+    }
 }
 
 impl Sampling {

@@ -95,14 +95,18 @@ pub struct AssumedTimes {
 }
 
 impl AssumedTimes {
+    /// The times of the target, which is level 0, or of a neural drafter, counted from 1.
+    pub fn times_of(&self, level: usize) -> &RowTimes {
+        let drafter = level.checked_sub(1);
+        drafter
+            .and_then(|drafter| self.drafters.get(drafter).or(self.drafters.last()))
+            .unwrap_or(&self.target)
+    }
+
     /// `scorer` with the times of the target, which is level 0, or of a neural drafter, counted
     /// from 1.
     pub fn of_level(&self, level: usize, scorer: Box<dyn Scorer + Send>) -> AssumedTime {
-        let drafter = level.checked_sub(1);
-        let times = drafter
-            .and_then(|drafter| self.drafters.get(drafter).or(self.drafters.last()))
-            .unwrap_or(&self.target)
-            .clone();
+        let times = self.times_of(level).clone();
         let moves = match self.text.clone() {
             None => Moves::Clock(self.clock.clone()),
             Some(text) => Moves::Batch(text, level),

@@ -6,6 +6,7 @@ use cascade_core::{Prompt, TextCodec};
 
 use crate::k_matrix::idle_drafters;
 use crate::level::{Level, Models};
+use crate::policy::NewText;
 use crate::recursion::Recursion;
 use crate::{Clock, Error, Result};
 
@@ -109,10 +110,13 @@ impl Cascade {
         self.codec.as_ref()
     }
 
-    /// Lets everything that decides what is drafted forget what it has learned.
-    pub(crate) fn forget(&mut self) {
-        self.models.forget();
-        self.recursion.schedule.forget();
+    /// Lets everything that decides what is drafted know that another text begins, and forget what
+    /// it has learned if its samples depend on that.
+    pub(crate) fn begin(&mut self, text: NewText) {
+        if text.is_drawn {
+            self.models.forget();
+        }
+        self.recursion.schedule.begin(&text);
     }
 
     /// Checks that the target can process a prompt.

@@ -16,7 +16,7 @@ use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
 use crate::emission::{Emission, OnEvent};
 use crate::logprobs;
-use crate::policy::{ForwardCost, Outcome};
+use crate::policy::{ForwardCost, NewText, Outcome};
 use crate::recursion::Drafted;
 use crate::report::{LevelStep, StepReport, StepTimings};
 use crate::{
@@ -131,9 +131,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         models.models.set_penalized(text);
         let coupled = models.models.target.rule.is_coupled();
         let decoding = DecodingState::new(options.decoding, options.seed, coupled);
-        if decoding.is_drawn() {
-            models.forget();
-        }
+        models.begin(NewText {
+            is_drawn: decoding.is_drawn(),
+            temperature: f64::from(options.decoding.temperature()),
+        });
         let wall = models.wall.now().saturating_sub(started);
         Ok(Self {
             cascade,
@@ -150,7 +151,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     /// Draws from this source of randomness in place of the seed's, and in place of noise if
     /// reviews are [coupled](cascade_verify::coupled). For tests that enumerate what may be drawn.
     pub fn with_random(mut self, random: impl RandomSource + Send + 'static) -> Self {
-        self.cascade.borrow_mut().forget();
+        self.cascade.borrow_mut().begin(NewText {
+            is_drawn: true,
+            temperature: f64::from(self.options.decoding.temperature()),
+        });
         Self {
             decoding: self.decoding.with_random(random),
             ..self

@@ -72,11 +72,11 @@ pub use policy::{
     AcceptanceHead, AdaptiveConfidence, AssumedCosts, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
     Classifier, ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength,
     ForwardCost, GrowingTree, HEAD_WANT, HeadLayer, HeadWeights, InvalidNetwork, Judgement,
-    LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, SharedPrices, StaticSchedule,
-    StopRule, Turn, TurnRecord, TurnStart, classifier_features,
+    LengthHeuristic, MdpThreshold, NewText, OnlineSchedule, Outcome, Schedule, SharedPrices,
+    StaticSchedule, StopRule, Turn, TurnRecord, TurnStart, classifier_features,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
-pub use row_times::RowTimes;
+pub use row_times::{ForwardTimes, RowTimes};
 pub use shared_vocabulary::DraftVocabulary;
 pub use stop_sequences::{LONGEST_STOP, StopSequences};
 pub use virtual_batch::{VirtualBatch, VirtualText};

@@ -71,6 +71,7 @@ impl Recursion {
         let (mut fruitless, mut granted) = (0, 0);
         while fruitless <= levels.len() {
             let state = DraftState {
+                context: context.tokens().len(),
                 depth: builder.depth(),
                 nodes: builder.draft.len(),
                 ended: builder.ended,

@@ -1,4 +1,4 @@
-//! What a forward takes by its rows, as it is assumed or was measured.
+//! T(R): what a forward takes by its rows and its context, as it is assumed or was measured.
 
 /// Time of a forward by its rows: linear between known numbers of rows and beyond.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,7 +7,25 @@ pub struct RowTimes {
     known: Vec<(usize, f64)>,
 }
 
+/// Times by rising rows of which none is longer than a later one.
+fn undisturbed(mut times: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
+    for at in (1..times.len()).rev() {
+        times[at - 1].1 = times[at - 1].1.min(times[at].1);
+    }
+    times
+}
+
 impl RowTimes {
+    /// These times, and at the rows of others as much more than theirs as between these.
+    fn filled_by(&self, others: &Self) -> Option<Self> {
+        let more = |&(rows, seconds): &(usize, f64)| (rows, seconds - others.seconds(rows));
+        let more = Self {
+            known: self.known.iter().map(more).collect(),
+        };
+        let filled = |&(rows, seconds): &(usize, f64)| (rows, seconds + more.seconds(rows));
+        Self::measured(others.known.iter().map(filled).chain(self.known.clone()))
+    }
+
     /// A forward of one row takes `seconds`, and each further row adds the share `row` of that.
     pub fn linear(seconds: f64, row: f64) -> Self {
         Self {
@@ -30,13 +48,75 @@ impl RowTimes {
 
     /// Seconds of a forward of `rows`.
     pub fn seconds(&self, rows: usize) -> f64 {
-        let after = self.known.partition_point(|&(known, _)| known < rows);
+        self.at(rows as f64)
+    }
+
+    /// Seconds of a forward of a mean number of rows.
+    pub(crate) fn at(&self, rows: f64) -> f64 {
+        let after = self
+            .known
+            .partition_point(|&(known, _)| (known as f64) < rows);
         let (high, low) = match after.min(self.known.len() - 1) {
             0 => return self.known[0].1,
             high => (self.known[high], self.known[high - 1]),
         };
-        let share = (rows as f64 - low.0 as f64) / (high.0 - low.0) as f64;
+        let share = (rows - low.0 as f64) / (high.0 - low.0) as f64;
         low.1 + share * (high.1 - low.1)
+    }
+}
+
+/// T(R) of a model on this machine: times of its forwards by rows, after contexts of one length or
+/// more. Between them a row's attention takes time in proportion to the context, and beyond.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardTimes {
+    /// Context lengths, rising, and the times after each; never empty.
+    by_context: Vec<(usize, RowTimes)>,
+}
+
+impl ForwardTimes {
+    /// Measured times, as context, rows and seconds in any order; `None` without one of at least
+    /// one row after the shortest context. After others, what was not measured takes as much longer
+    /// as its neighbours do.
+    ///
+    /// What disturbs a measurement makes it longer. So a forward takes no more than one of more
+    /// rows took.
+    pub fn measured(times: impl IntoIterator<Item = (usize, usize, f64)>) -> Option<Self> {
+        let mut times: Vec<_> = times.into_iter().collect();
+        times.sort_by_key(|&(context, rows, _)| (context, rows));
+        let mut by_context: Vec<(usize, RowTimes)> = Vec::new();
+        for same in times.chunk_by(|a, b| a.0 == b.0) {
+            let own = same.iter().map(|&(_, rows, seconds)| (rows, seconds));
+            let own = RowTimes::measured(undisturbed(own.collect()));
+            let filled = match by_context.first() {
+                None => own,
+                Some((_, shortest)) => own.and_then(|own| own.filled_by(shortest)),
+            };
+            by_context.extend(filled.map(|filled| (same[0].0, filled)));
+        }
+        (!by_context.is_empty()).then_some(Self { by_context })
+    }
+
+    /// Seconds of a forward of a mean number of rows after a context of so many tokens. Shorter
+    /// contexts than the shortest one take as long.
+    pub(crate) fn at(&self, rows: f64, context: usize) -> f64 {
+        let after = self
+            .by_context
+            .partition_point(|&(known, _)| known < context);
+        let (high, low) = match after.min(self.by_context.len() - 1) {
+            0 => return self.by_context[0].1.at(rows),
+            high => (&self.by_context[high], &self.by_context[high - 1]),
+        };
+        let share = (context - low.0) as f64 / (high.0 - low.0) as f64;
+        let (low, high) = (low.1.at(rows), high.1.at(rows));
+        low + share * (high - low).max(0.0)
+    }
+}
+
+impl From<RowTimes> for ForwardTimes {
+    fn from(times: RowTimes) -> Self {
+        Self {
+            by_context: vec![(0, times)],
+        }
     }
 }
 
@@ -57,5 +137,37 @@ mod tests {
         );
         assert_eq!(RowTimes::measured([]), None);
         assert_eq!(RowTimes::measured([(3, 1.5)]).unwrap().seconds(9), 1.5);
+    }
+
+    #[test]
+    fn attention_takes_time_in_proportion_to_the_context() {
+        let measured = [(1100, 1, 2.0), (100, 2, 1.1), (100, 1, 1.0), (1100, 2, 2.4)];
+        let times = ForwardTimes::measured(measured).unwrap();
+        let at = |context| times.at(2.0, context);
+        for (context, seconds) in [(0, 1.1), (100, 1.1), (600, 1.75), (1100, 2.4), (2100, 3.7)] {
+            assert!(
+                (at(context) - seconds).abs() < 1e-9,
+                "{context}: {}",
+                at(context)
+            );
+        }
+        assert_eq!(ForwardTimes::measured([]), None);
+        // A step at two rows is there after long contexts, too, and what was disturbed is not.
+        let measured = [
+            (0, 1, 1.0),
+            (0, 2, 3.0),
+            (0, 3, 3.0),
+            (0, 5, 9.0),
+            (0, 9, 3.5),
+        ];
+        let long = [(10, 1, 2.0), (10, 9, 6.5)];
+        let times = ForwardTimes::measured(measured.into_iter().chain(long)).unwrap();
+        assert_eq!([times.at(2.0, 0), times.at(5.0, 0)], [3.0, 3.5]);
+        assert_eq!(
+            [1.0, 2.0, 5.0, 9.0].map(|rows| times.at(rows, 10)),
+            [2.0, 4.25, 5.5, 6.5]
+        );
+        let alone = ForwardTimes::from(RowTimes::linear(1.0, 0.5));
+        assert_eq!([alone.at(2.5, 0), alone.at(2.5, 9999)], [1.75, 1.75]);
     }
 }

@@ -24,6 +24,7 @@ mod device;
 mod dtype;
 mod error;
 mod estimate;
+mod forward_times;
 mod gathering;
 mod generation;
 mod heads;
@@ -56,6 +57,7 @@ pub use device::{Device, DeviceSpec, OpenDevice, parse_device};
 pub use dtype::{CacheType, parse_cache_type};
 pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
+pub use forward_times::TimedForward;
 pub use gathering::{
     BatchCounts, BatchedSession, Batcher, Participant, ScoreCall, TakesPart, Workers,
     score_together,

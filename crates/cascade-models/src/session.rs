@@ -94,6 +94,24 @@ impl Session {
         self
     }
 
+    /// Lets it seem to have read its first page of tokens so many times, one after the other, and
+    /// gives a context that follows; `None` where keys and values have no pages, or there is none.
+    /// What it answers then is of no text: for timing forwards after long contexts.
+    pub(crate) fn repeat_first_page(&mut self, times: usize) -> Option<Vec<TokenId>> {
+        let start = usize::from(self.model.described().start.is_some());
+        let Cache {
+            sequence, context, ..
+        } = &mut self.cache;
+        let tokens = context.get(..PAGE_SLOTS)?.to_vec();
+        let cache = &mut sequence.on_cpu()?.cache;
+        let page = cache.share(0);
+        cache.truncate(0);
+        (0..times).for_each(|_| cache.adopt(Arc::clone(&page)));
+        *context = tokens.repeat(times);
+        let next = tokens[PAGE_SLOTS - 1];
+        Some(context[start..].iter().copied().chain([next]).collect())
+    }
+
     /// The model it scores with.
     pub fn model(&self) -> &Arc<Model> {
         &self.model

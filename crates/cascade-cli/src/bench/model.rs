@@ -66,7 +66,8 @@ pub(crate) struct ModelArgs {
     repeats: usize,
 
     /// Data type: f32, f16 or bf16; on the CPU also q8_0, q4_0, or stored (as the file has them)
-    /// [default: f32 on the CPU, bf16 on a GPU].
+    /// [default: as `cascade run` has
+    /// it: stored for a GGUF file, else f32 on the CPU and bf16 on a GPU].
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 
@@ -172,7 +173,8 @@ pub(super) fn run(args: &ModelArgs) -> Result<()> {
 
 fn measure(args: &ModelArgs) -> Result<Measured> {
     check_scores(args)?;
-    let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
+    let (model, dtype) = (args.model.as_deref(), args.dtype.as_deref());
+    let options = load_options(model, &args.device, dtype, args.cache_dtype)?;
     let (name, model) = subject(args, &options)?;
     let bench = bench(args);
     let mut session = model.session();
@@ -275,7 +277,7 @@ fn saved(
         slowest: cost.slowest.as_secs_f64(),
     });
     let source = (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source);
-    let (program, machine) = (costs::PROGRAM.to_owned(), costs::machine());
+    let (program, machine) = (costs::PROGRAM.to_owned(), cascade_config::machine());
     CostFile::new(program, machine, of, clock, source, forwards.collect())
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use cascade_config::model_source;
 use cascade_eval::read_bandwidth;
 use cascade_models::{
-    CacheType, DType, Device, LoadOptions, Model, parse_device, parse_dtype, random_model, shape,
-    shape_names,
+    CacheType, DType, Device, LoadOptions, Model, ModelSource, parse_device, parse_dtype,
+    random_model, shape, shape_names,
 };
 use clap::Args;
 use serde_json::Value;
@@ -43,15 +44,20 @@ pub fn known(name: &str) -> Result<String, String> {
     }
 }
 
-/// Device and data type; the default type is f32 on the CPU and bf16 on a GPU.
+/// Device and data type of a model or a shape. The default type is that of `cascade run`: as stored
+/// for a GGUF file, else f32 on the CPU and bf16 on a GPU.
 pub fn load_options(
+    model: Option<&str>,
     device: &str,
     dtype: Option<&str>,
     cache_dtype: Option<CacheType>,
 ) -> Result<LoadOptions> {
+    let source = model.map(model_source).transpose()?;
+    let is_file = matches!(source, Some(ModelSource::File(_)));
     let device = parse_device(device)?;
     let dtype = match (dtype, &device) {
         (Some(dtype), _) => parse_dtype(dtype)?,
+        (None, _) if is_file => DType::Stored,
         (None, device) if device.is_gpu() => DType::BF16,
         (None, _) => DType::F32,
     };

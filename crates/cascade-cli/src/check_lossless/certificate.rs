@@ -122,7 +122,7 @@ fn described_penalties(penalties: Penalties) -> Value {
 fn machine(device: &str) -> Value {
     json!({
         "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        "cpu": doctor::cpu_model(),
+        "cpu": cascade_config::cpu_model(),
         "features": cpu_features(),
         "device": device,
         "threads": compute_threads(),

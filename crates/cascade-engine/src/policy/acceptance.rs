@@ -12,15 +12,23 @@ const POSITIONS: [usize; 5] = [0, 1, 2, 4, 8];
 /// A running calibration: what a drafter says of its tokens, or a prior where it says nothing,
 /// corrected by what became of them.
 ///
-/// The logarithm of the odds is that of the statement, plus a correction for all tokens, which
-/// follows changes of the text within tens of tokens, plus one for what was said and the position,
-/// which settles. Both move along the gradient of the log likelihood of each outcome, the first
-/// outcomes by more. O(1) for each estimate and outcome.
+/// The logarithm of the odds is that of the statement, less where text is sampled and the statement
+/// does not know it, plus a correction for what was said and the position, which is that
+/// of all texts, plus one for all tokens of the text itself, which follows its changes within tens
+/// of tokens and begins with what texts begin with. All move along the gradient of the log
+/// likelihood of each outcome, the first outcomes by more. O(1) for each estimate and outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Acceptance {
     prior: f32,
+    /// Whether the drafter counts.
+    counts: bool,
+    /// How much less of a probable statement is left for each unit of temperature.
+    heat: f64,
+    temperature: f64,
+    /// The correction that texts begin with, the text's own, and whether there was an outcome in it.
+    fresh: f64,
     shift: f64,
-    seen: f64,
+    is_begun: bool,
     buckets: [[Correction; STATED.len() + 1]; POSITIONS.len() + 1],
 }
 
@@ -30,28 +38,76 @@ struct Correction {
     seen: f64,
 }
 
-/// How far the last outcomes count, once many were seen.
+/// How far the last outcome counts for the text's own correction, and, once many were seen, for that
+/// of what was said and the position.
 const FAST: f64 = 0.12;
 const SLOW: f64 = 0.03;
-/// Outcomes that a prior is worth.
+/// Outcomes that a statement is worth, beside those of what was said and the position.
 const WORTH: f64 = 4.0;
+/// What texts begin with for a drafter that counts, before any was seen: a text of which nothing is
+/// known is guessed less often than texts are on average, as those that can be guessed are long.
+/// How far the last text counts for it.
+const FRESH: f64 = -0.5;
+const TEXT: f64 = 0.1;
+/// The heat of counts before any sampled text was seen, how far the last outcome counts for it, and
+/// the least that is left of a statement.
+const COUNTED: f64 = 1.0;
+const HEAT: f64 = 0.01;
+const LEFT: f64 = 0.2;
 
 impl Acceptance {
-    /// Nothing seen; `prior` stands for tokens of which nothing is said.
+    /// Nothing seen, of a drafter that knows the model's own probabilities; `prior` stands for
+    /// tokens of which nothing is said.
     pub(super) fn new(prior: f32) -> Self {
         Self {
             prior,
+            counts: false,
+            heat: 0.0,
+            temperature: 0.0,
+            fresh: 0.0,
             shift: 0.0,
-            seen: 0.0,
+            is_begun: false,
             buckets: Default::default(),
         }
+    }
+
+    /// Nothing seen, of a drafter that counts.
+    pub(super) fn of_counts(prior: f32) -> Self {
+        Self {
+            counts: true,
+            heat: COUNTED,
+            fresh: FRESH,
+            shift: FRESH,
+            ..Self::new(prior)
+        }
+    }
+
+    /// Begins another text, which is sampled at this temperature. What was learned of the last one
+    /// by a drafter that knows the model's probabilities is of the model, too.
+    pub(super) fn begin(&mut self, temperature: f64) {
+        self.temperature = temperature;
+        if !self.counts {
+            return;
+        }
+        if self.is_begun {
+            self.fresh += TEXT * (self.shift - self.fresh);
+        }
+        self.shift = self.fresh;
+        self.is_begun = false;
     }
 
     /// The probability that a token at `position` is accepted if the one before it is.
     pub(super) fn estimate(&self, stated: Option<f32>, position: usize) -> f64 {
         let stated = stated.unwrap_or(self.prior);
         let bucket = self.buckets[row(position)][column(stated)];
-        squashed(log_odds(stated) + self.shift + bucket.log_odds)
+        squashed(self.said(stated) + self.shift + bucket.log_odds)
+    }
+
+    /// What a statement means at this temperature: the more probable, the less of it is left.
+    fn said(&self, stated: f32) -> f64 {
+        let left = (1.0 - self.heat * self.temperature).max(LEFT);
+        let said = log_odds(stated);
+        if said > 0.0 { left * said } else { said }
     }
 
     /// Learns what became of a token whose predecessor was accepted.
@@ -61,8 +117,9 @@ impl Acceptance {
         let bucket = &mut self.buckets[row(position)][column(stated)];
         bucket.log_odds += error * SLOW.max(1.0 / (WORTH + bucket.seen));
         bucket.seen += 1.0;
-        self.shift += error * FAST.max(1.0 / (WORTH + self.seen));
-        self.seen += 1.0;
+        self.shift += error * FAST;
+        self.is_begun = true;
+        self.heat -= HEAT * error * self.temperature * log_odds(stated).max(0.0);
     }
 }
 
@@ -100,5 +157,33 @@ mod tests {
             acceptance.learn(Some(0.8), 0, true);
         }
         assert!(acceptance.estimate(Some(0.8), 0) > 0.7);
+    }
+    #[test]
+    fn a_text_begins_with_less_than_is_said_and_with_what_texts_were_like() {
+        let mut acceptance = Acceptance::of_counts(0.5);
+        let first = acceptance.estimate(Some(0.8), 0);
+        assert!(first < 0.75, "{first}");
+        for _ in 0..30 {
+            acceptance.begin(0.0);
+            (0..30).for_each(|_| acceptance.learn(Some(0.5), 5, true));
+        }
+        acceptance.begin(0.0);
+        // By what texts begin with alone: nothing was said like this before.
+        assert!(acceptance.estimate(Some(0.8), 0) > 0.8, "{acceptance:?}");
+    }
+
+    #[test]
+    fn sampled_text_keeps_less_of_what_is_said_and_that_is_learned() {
+        let mut acceptance = Acceptance::of_counts(0.5);
+        acceptance.shift = 0.0;
+        let greedy = acceptance.estimate(Some(0.95), 0);
+        acceptance.begin(0.7);
+        acceptance.shift = 0.0;
+        let sampled = acceptance.estimate(Some(0.95), 0);
+        assert!(sampled < greedy - 0.1, "{sampled} {greedy}");
+        assert!((acceptance.estimate(Some(0.2), 0) - 0.2).abs() < 1e-6);
+        let before = acceptance.heat;
+        (0..50).for_each(|_| acceptance.learn(Some(0.9), 0, true));
+        assert!(acceptance.heat < before);
     }
 }

@@ -3,8 +3,8 @@
 use cascade_core::Want;
 
 use super::acceptance::Acceptance;
+use super::asking::Lately;
 use super::pending::Pending;
-use super::row_costs::RowCosts;
 use super::{DraftedToken, Outcome, StopRule};
 
 /// Ends a turn where stopping is the better action in the Markov decision process of SpecDec++
@@ -30,9 +30,9 @@ pub struct MdpThreshold {
 /// A reviewer's costs, and the draft for it in progress.
 #[derive(Clone, Debug, PartialEq)]
 struct Review {
-    forward: RowCosts,
+    forward: Lately,
     /// Seconds of a drafted token.
-    token: Option<f64>,
+    token: Lately,
     /// Probability that all tokens of the draft are accepted.
     all: f64,
 }
@@ -41,8 +41,6 @@ struct Review {
 const ASSUMED: f64 = 0.1;
 /// Before anything is known of the drafter's tokens.
 const PRIOR: f32 = 0.7;
-/// How far the last draft counts for the time of a token.
-const RATE: f64 = 0.2;
 
 impl MdpThreshold {
     /// Assumes that a token of the drafter costs `assumed` forwards of the reviewer before it is
@@ -60,8 +58,8 @@ impl MdpThreshold {
     fn review(&mut self, reviewer: usize) -> &mut Review {
         while self.reviews.len() <= reviewer {
             self.reviews.push(Review {
-                forward: RowCosts::assumed(0.0),
-                token: None,
+                forward: Lately::default(),
+                token: Lately::default(),
                 all: 1.0,
             });
         }
@@ -73,8 +71,12 @@ impl MdpThreshold {
     fn threshold(&mut self, reviewer: usize) -> f64 {
         let (assumed, delta) = (self.assumed, self.delta);
         let review = self.review(reviewer);
-        let drafting = review.token.zip(review.forward.one());
-        let c1 = drafting.map_or(assumed, |(token, forward)| token / forward);
+        let (token, forward) = (review.token.seconds(), review.forward.seconds());
+        let c1 = if token > 0.0 && forward > 0.0 {
+            token / forward
+        } else {
+            assumed
+        };
         (1.0 - c1.min(1.0) + delta) / (1.0 + delta)
     }
 }
@@ -112,21 +114,15 @@ impl StopRule for MdpThreshold {
                 .learn(said.probability, said.position, accepted);
         }
         let review = self.review(outcome.reviewer.0);
-        if outcome.has_usual_rows() {
-            let time = outcome.forward.time.as_secs_f64();
-            review.forward.learn(1, time);
+        let time = outcome.forward.time.as_secs_f64();
+        if outcome.has_usual_rows() && time > 0.0 {
+            review.forward.learn(time);
         }
         let turns = outcome.turns.iter();
         for record in turns.filter(|record| Some(record.turn.drafter) == own) {
             let seconds = record.time.as_secs_f64() / record.path.len().max(1) as f64;
             if seconds > 0.0 && !record.path.is_empty() {
-                let before = review.token.unwrap_or(seconds);
-                review.token = Some(if seconds < before {
-                    // The drafter read the prompt in its first forward.
-                    (before * seconds).sqrt()
-                } else {
-                    before + RATE * (seconds.min(before * 4.0) - before)
-                });
+                review.token.learn(seconds);
             }
         }
     }

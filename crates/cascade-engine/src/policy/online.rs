@@ -7,16 +7,16 @@ use cascade_core::{LevelId, NodeId, ScoredTree, Want};
 
 use super::acceptance::Acceptance;
 use super::asking::{Asking, Lately};
+use super::costs::Costs;
 use super::pending::Pending;
 use super::prices::{Companies, Company, Prices, SharedPrices};
 use super::reading::Reading;
-use super::row_costs::RowCosts;
 use super::shadow::Shadow;
 use super::{
-    DraftState, DraftedToken, ForwardCost, GrowingTree, Outcome, Schedule, Turn, TurnRecord,
-    TurnStart,
+    DraftState, DraftedToken, ForwardCost, GrowingTree, NewText, Outcome, Schedule, Turn,
+    TurnRecord, TurnStart,
 };
-use crate::{Role, RowTimes};
+use crate::{ForwardTimes, Role, RowTimes};
 
 /// Drafts what pays at present: every token that is expected to save more time than it costs.
 ///
@@ -35,14 +35,14 @@ use crate::{Role, RowTimes};
 /// * A chain of a statistical drafter is cut where it is better to let a neural one go on.
 ///
 /// p is what the drafter says of its token (the probability of a neural drafter, the estimate of a
-/// statistical one), corrected by what became of its tokens, by statement and position, with
-/// forgetting. The times of forwards by rows are those of the generation itself. ρ is the rate of
-/// late, in units of plain decoding, never below 1: Dinkelbach's fixed point, approached while
-/// generating. What a statistical drafter proposed in vain or what was cut is compared with the
-/// text as well, so that drafting goes on when it pays again. Where nothing seems to pay, a token
-/// is tried now and then, and so is a token of a neural drafter larger than the one that pays, for
-/// at most 0.7% of the time spent in vain; and for as much time a statistical drafter that does not
-/// pay is asked.
+/// statistical one), corrected by what became of its tokens, by statement and position and for the
+/// text itself, with forgetting. What a forward takes by its rows is known ([`AssumedCosts`]); what
+/// it does take tells how busy the machine is. ρ is the rate of late, in units of plain decoding,
+/// never below 1: Dinkelbach's fixed point, approached while generating. What a statistical drafter
+/// proposed in vain or what was cut is compared with the text as well, so that drafting goes on when
+/// it pays again. Where nothing seems to pay, a token of a neural drafter is tried now and then, and
+/// so is one of a larger drafter than the one that pays; and a statistical drafter that does not pay
+/// is asked. All that takes at most 0.7% of the time in vain.
 ///
 /// # Determinism
 /// Decisions are a function of outcomes and times; greedy and coupled texts are not changed by
@@ -72,7 +72,7 @@ struct Learner {
     asked: bool,
 }
 
-/// What forwards cost before they are measured, and where times are withheld.
+/// What forwards cost: as measured before, or assumed, as where times are withheld.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssumedCosts {
     /// What one more row adds to a forward, in forwards of one row.
@@ -80,23 +80,21 @@ pub struct AssumedCosts {
     /// A forward of each drafter in forwards of the target, largest drafter first; 0 for
     /// statistical ones. Missing ones cost a fifth.
     pub drafters: Vec<f64>,
-    /// What forwards cost by rows where that was measured before, by level, the target first, in
+    /// What forwards take by rows where that was measured before, by level, the target first, in
     /// place of the above.
-    pub measured: Vec<Option<RowTimes>>,
-    /// Whether these costs are kept, whatever forwards take.
+    pub measured: Vec<Option<ForwardTimes>>,
+    /// Whether these costs are kept, whatever forwards take: the machine is as busy as it was.
     pub fixed: bool,
 }
 
 impl AssumedCosts {
-    /// Whether it is known what rows of the target cost.
-    fn is_known(&self) -> bool {
-        self.fixed || self.measured.first().is_some_and(Option::is_some)
-    }
-
-    fn of_level(&self, level: usize) -> RowCosts {
-        match self.measured.get(level).and_then(Option::as_ref) {
-            Some(times) => RowCosts::known(times),
-            None => RowCosts::assumed(self.row),
+    /// Costs of a level's forwards. Measured ones only if the schedule sees times, or they are to
+    /// be kept.
+    fn of_level(&self, level: usize, untimed: bool) -> Costs {
+        let measured = self.measured.get(level).and_then(Option::as_ref);
+        match measured.filter(|_| self.fixed || !untimed) {
+            Some(times) => Costs::measured(times.clone()),
+            None => Costs::assumed(RowTimes::linear(1.0, self.row).into()),
         }
     }
 }
@@ -120,25 +118,21 @@ const NEURAL_PRIOR: f32 = 0.9;
 const STATISTICAL_PRIOR: f32 = 0.5;
 /// Tokens of a neural drafter that are planned for at most.
 const HORIZON: usize = 16;
-/// Tokens that are asked of a neural drafter, once it is known what they cost; it stops earlier.
+/// Tokens that are asked of a neural drafter; it stops earlier.
 const LONGEST: usize = 64;
-/// Tokens that are asked of a neural drafter before it is known what they cost, if the target
-/// serves this text alone.
-const FIRST_LONGEST_ALONE: usize = 4;
-/// Tokens that are asked of a neural drafter before it is known what they cost, if the target
-/// serves several texts: their rows may be dear together.
-const FIRST_LONGEST: usize = 2;
 /// The longest path of a statistical drafter's tree.
 const DEEPEST: usize = 32;
 /// Nodes that are asked of a statistical drafter at least, and at first.
 const FEWEST: usize = 4;
 const FIRST: usize = 2;
+/// Rows over which the price of one more is taken.
+const AHEAD: f64 = 4.0;
 /// How much of what became of branches before a step counts after it.
 const KEEP_BESIDE: f64 = 0.985;
 /// Share of the time that trying again may cost, what it may cost at first, and what is saved up at
 /// most, in forwards of the target.
 const TRIAL_SHARE: f64 = 0.007;
-const TRIALS: f64 = 0.5;
+const TRIALS: f64 = 1.0;
 const MOST_TRIALS: f64 = 2.0;
 /// Reviews after which a drafter is tried again beside one that pays, at least.
 const TRIALS_APART: u64 = 16;
@@ -157,9 +151,8 @@ struct ReviewerState {
     turn: DraftingTurn,
     drafters: Vec<DrafterState>,
     draft: Progress,
+    /// Time saved up for trying drafters that do not pay, in forwards of the target.
     trials: f64,
-    /// Time saved up for asking statistical drafters that do not pay, in the same unit.
-    questions: f64,
     /// Reviews so far.
     reviews: u64,
     /// Whether times are withheld.
@@ -210,21 +203,22 @@ impl ReviewerState {
         }
     }
 
-    /// Learns who else had rows in a forward, and, where times are known and costs not `fixed`,
-    /// what it cost.
+    /// Learns who else had rows in a forward, and, where times are known and costs not `fixed`, how
+    /// busy the machine is.
     fn learn_forward(&mut self, forward: &ForwardCost, usual: bool, fixed: bool) {
         let ForwardCost { rows, shared, .. } = *forward;
         let seconds = forward.time.as_secs_f64();
         if let Some(shared) = shared.filter(|shared| rows <= shared.rows || shared.reads_prompt) {
             self.companies.learn(self.depth, shared, rows);
         }
-        if fixed || seconds <= 0.0 {
+        if fixed || seconds <= 0.0 || !usual {
             return;
         }
-        let whole = shared.map_or((rows, seconds), |shared| {
+        let (rows, seconds) = shared.map_or((rows, seconds), |shared| {
             (shared.rows, shared.time.as_secs_f64())
         });
-        self.learn(|prices| prices.learn(shared, usual.then_some(whole)));
+        let number = shared.map(|shared| shared.number);
+        self.learn(|prices| prices.learn(number, rows, seconds));
     }
 
     /// Learns how many rows of a drafter's forward were of text, beside those of a draft.
@@ -236,11 +230,10 @@ impl ReviewerState {
         }
     }
 
-    /// Whether this review is to measure a forward without a draft. The first forward of a text
-    /// that is alone reads the prompt, so its time does not say what rows cost.
-    fn checks_costs(&self) -> bool {
-        let reads_prompt = self.shared.is_none() && self.prices.are_new();
-        !self.untimed && self.prices.are_checked() && !reads_prompt
+    /// Whether it is not known yet who else has rows in its forwards, which the next one tells: what
+    /// pays for one text does not for many.
+    fn waits_for_company(&self) -> bool {
+        self.shared.is_some() && !self.untimed && self.companies.are_new()
     }
 
     /// Who else has rows in its forwards.
@@ -265,24 +258,19 @@ impl ReviewerState {
     }
 
     /// What so many drafted rows of this text add to a forward in which it has `rows`, in steps of
-    /// plain decoding. Where others draft too, at least an equal part of what all drafts together
-    /// add: if the first rows are dear and further ones cheap, as where a kernel takes four at a
-    /// time, each text would find its own cheap while those of all together do not pay.
+    /// plain decoding, if all texts draft alike: an equal part of what they add together.
     fn added(&self, rows: usize, drafted: usize) -> f64 {
-        let company = self.company();
-        let (own, added) = (rows as f64, drafted as f64);
-        let costs = |rows: f64| self.prices.costs.at(rows);
-        let last = costs(company.rows + own + added) - costs(company.rows + own);
-        let others = (company.rows - (company.texts - 1.0)).max(0.0);
-        let without = company.texts - 1.0 + own;
-        let all = costs(without + others + added) - costs(without);
-        last.max(all * added / (others + added).max(1.0)) / self.plain_step()
+        let texts = self.company().texts;
+        let costs = |rows: usize| self.prices.costs.at(texts * rows as f64);
+        (costs(rows + drafted) - costs(rows)) / costs(1)
     }
 
     /// What one more row adds to that.
     fn one_more(&self, rows: usize) -> f64 {
         let rows = self.company().rows + rows as f64;
-        self.prices.costs.one_more(rows) / self.plain_step()
+        let costs = |rows: f64| self.prices.costs.at(rows);
+        // Over the next few: kernels take rows by four or eight.
+        (costs(rows + AHEAD) - costs(rows)) / AHEAD / self.plain_step()
     }
 
     /// What it reads for a step, in steps of plain decoding.
@@ -335,8 +323,6 @@ struct DrafterState {
     beside: (f64, f64),
     /// Nodes to ask for.
     ask: usize,
-    /// Tokens of a draft at most, until it is known what rows cost, if the drafter is neural.
-    longest: usize,
     /// Whether asking the drafter pays, if it is statistical.
     asking: Asking,
     /// The review before which it may not be tried again.
@@ -354,8 +340,6 @@ struct Kept {
     offer: Option<(usize, f64)>,
     /// Whether that is why no more nodes are kept.
     handed_over: bool,
-    /// If nothing pays, the best node and what it costs more than it is worth.
-    trial: Option<(NodeId, f64)>,
 }
 
 /// The draft in progress for a reviewer.
@@ -456,23 +440,16 @@ impl OnlineSchedule {
     }
 
     /// Forgets everything, but not what is known to other texts.
-    fn begin(&mut self, untimed: bool) {
+    fn begin_anew(&mut self, untimed: bool) {
         self.pending = Pending::default();
         self.learners = vec![Learner::default(); self.roles.len()];
-        // Where costs of rows are not learned, there is nothing to wait for.
-        let alone = self.shared.iter().all(Option::is_none);
-        let longest = match (untimed || self.assumed.is_known(), alone) {
-            (true, _) => LONGEST,
-            (false, true) => FIRST_LONGEST_ALONE,
-            (false, false) => FIRST_LONGEST,
-        };
         let drafter = |role: &Role| match role {
-            Role::Statistical => DrafterState::new(STATISTICAL_PRIOR, longest),
-            _ => DrafterState::new(NEURAL_PRIOR, longest),
+            Role::Statistical => DrafterState::new(Acceptance::of_counts(STATISTICAL_PRIOR)),
+            _ => DrafterState::new(Acceptance::new(NEURAL_PRIOR)),
         };
         let drafters: Vec<_> = self.roles.iter().map(drafter).collect();
         let reviewer = |level| ReviewerState {
-            prices: Prices::new(self.assumed.of_level(level)),
+            prices: Prices::new(self.assumed.of_level(level, untimed)),
             shared: self.shared.get(level).cloned().flatten(),
             companies: Companies::default(),
             depth: 0,
@@ -481,7 +458,6 @@ impl OnlineSchedule {
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
-            questions: TRIALS,
             reviews: 0,
             untimed,
         };
@@ -527,8 +503,13 @@ impl OnlineSchedule {
     fn forward_at(&self, level: usize, depth: usize) -> f64 {
         let measured = |level: usize, depth: usize| {
             let own = &self.reviewers[level];
-            let one = own.prices.costs.one();
-            one.map(|one| one * own.part(own.companies.at(depth)))
+            // A drafter is asked by as many texts as share the target, until more is known.
+            let known = if own.companies.are_new() {
+                self.reviewers[0].company()
+            } else {
+                own.companies.at(depth)
+            };
+            own.prices.costs.one().map(|one| one * own.part(known))
         };
         let of_target = measured(0, 0);
         let target = of_target.unwrap_or(1.0);
@@ -621,7 +602,7 @@ impl OnlineSchedule {
     /// Whether a statistical drafter is asked: if it pays, or if there is time to try.
     fn is_asked(&mut self, reviewer: usize, drafter: usize) -> bool {
         let asked = self.pays(reviewer, drafter)
-            || self.reviewers[reviewer].questions >= self.question(reviewer, drafter);
+            || self.reviewers[reviewer].trials >= self.question(reviewer, drafter);
         let learner = &mut self.learners[drafter];
         learner.asked |= asked;
         learner.declined |= !asked;
@@ -749,16 +730,12 @@ impl OnlineSchedule {
         let mut keep = vec![false; paths.len()];
         kept.iter().for_each(|&node| keep[node] = true);
         let tip = proposal.kept_tip(&keep);
-        // Neural drafters are tried at the price of a row and more, and show what rows cost.
-        let alone = self.neural_below(reviewer).next().is_none();
-        let first = order.first().copied().filter(|_| best <= 0.0 && alone);
         Kept {
             nodes: keep,
             survival: tip.map_or(1.0, |tip| paths[tip]),
             gain: best - without,
             offer,
             handed_over,
-            trial: first.map(|node| (node, price(1) - survival * paths[node])),
         }
     }
 
@@ -881,9 +858,9 @@ impl OnlineSchedule {
         }
         let one = self.forward(reviewer);
         let spent = if seconds > 0.0 {
-            (seconds + drafting) / one
+            self.forward_time(outcome) + drafting / one
         } else {
-            self.assumed_time(outcome) / one
+            self.forward_time(outcome) + self.assumed_drafting(outcome)
         };
         let own = &mut self.reviewers[reviewer];
         own.reviews += 1;
@@ -897,18 +874,22 @@ impl OnlineSchedule {
         }
     }
 
-    /// Time of a step that was not measured.
-    fn assumed_time(&self, outcome: &Outcome<'_>) -> f64 {
+    /// This text's part of the forward of a review, in steps of plain decoding.
+    fn forward_time(&self, outcome: &Outcome<'_>) -> f64 {
+        let own = &self.reviewers[outcome.reviewer.0];
+        own.forward_of(outcome.draft.len() + 1) / own.company().texts
+    }
+
+    /// What drafting took that was not measured, in steps of plain decoding.
+    fn assumed_drafting(&self, outcome: &Outcome<'_>) -> f64 {
         let reviewer = outcome.reviewer.0;
-        let rows = outcome.draft.len() + 1;
-        let forward = self.forward(reviewer) * self.reviewers[reviewer].forward_of(rows);
         let neural = outcome
             .turns
             .iter()
             .filter(|turn| self.is_neural(turn.turn.drafter.0));
-        let drafting = neural
-            .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0, 0));
-        forward + drafting.sum::<f64>() * self.forward(reviewer)
+        neural
+            .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0, 0))
+            .sum()
     }
 
     /// Learns how long statistical drafters took, and takes what they took in vain from the time
@@ -931,7 +912,7 @@ impl OnlineSchedule {
             asking.took(turn.time.as_secs_f64());
             if !paid {
                 let saved = kept as f64 / own.gain();
-                own.questions -= (spent - saved).max(0.0);
+                own.trials -= (spent - saved).max(0.0);
             }
         }
     }
@@ -966,12 +947,6 @@ impl OnlineSchedule {
                 proposal.compare_places(outcome, |depth, stayed| next.learn(None, depth, stayed));
             }
         }
-        for turn in outcome.turns {
-            let longest = &mut own.drafters[turn.turn.drafter.0].longest;
-            if turn.path.len() >= *longest {
-                *longest = (2 * *longest).min(LONGEST);
-            }
-        }
         let branched = |turn: &&TurnRecord| turn.turn.nodes > LONGEST;
         for turn in outcome.turns.iter().filter(branched) {
             own.learn_branches(outcome, turn);
@@ -993,11 +968,7 @@ impl ReviewerState {
         let (drafted, accepted) = self.drafters[level].beside;
         let price = self.gain() * self.one_more(state.nodes + 1);
         let branches = !trial && accepted >= drafted * price;
-        let tokens = if trial {
-            1
-        } else {
-            self.drafters[level].longest
-        };
+        let tokens = if trial { 1 } else { LONGEST };
         Turn {
             drafter: LevelId(level),
             tokens,
@@ -1017,7 +988,6 @@ impl ReviewerState {
         let texts = self.company().texts;
         self.learn(|prices| prices.rate.learn(tokens, spent, texts));
         self.trials = (self.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
-        self.questions = (self.questions + TRIAL_SHARE * spent).min(MOST_TRIALS);
     }
 
     /// Learns which nodes beside the main path of a neural drafter's turn were accepted.
@@ -1046,14 +1016,13 @@ impl DrafterState {
         self.ask = next.clamp(FEWEST, LONGEST);
     }
 
-    fn new(prior: f32, longest: usize) -> Self {
+    fn new(stated: Acceptance) -> Self {
         Self {
-            stated: Acceptance::new(prior),
+            stated,
             next: Acceptance::new(NEURAL_PRIOR),
             // As if every branch had paid.
             beside: (8.0, 8.0),
             ask: FIRST,
-            longest,
             asking: Asking::new(),
             rests_until: 0,
         }
@@ -1063,19 +1032,28 @@ impl DrafterState {
 impl Schedule for OnlineSchedule {
     fn prepare(&mut self, roles: &[Role]) {
         self.roles = roles.to_vec();
-        self.begin(false);
+        self.begin_anew(false);
     }
 
-    fn forget(&mut self) {
-        // A generation follows whose samples depend on what is drafted: it has no times.
-        self.begin(true);
+    fn begin(&mut self, text: &NewText) {
+        if text.is_drawn {
+            // Its samples depend on what is drafted: it has no times.
+            self.begin_anew(true);
+        }
+        let drafters = self.reviewers.iter_mut().flat_map(|own| &mut own.drafters);
+        for drafter in drafters {
+            drafter.stated.begin(text.temperature);
+            drafter.next.begin(text.temperature);
+        }
     }
 
     fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
         let reviewer = reviewer.0;
         if state.turns.is_empty() {
-            self.reviewers[reviewer].draft = Progress::new(reviewer);
-            self.reviewers[reviewer].refresh();
+            let own = &mut self.reviewers[reviewer];
+            own.draft = Progress::new(reviewer);
+            own.refresh();
+            own.prices.costs.follow(state.context);
             if reviewer == 0 {
                 for learner in &mut self.learners {
                     (learner.declined, learner.asked) = (false, false);
@@ -1085,8 +1063,7 @@ impl Schedule for OnlineSchedule {
         if state.ended || state.depth >= state.budget.depth || state.nodes >= state.budget.nodes {
             return None;
         }
-        let known = self.assumed.fixed;
-        if state.turns.is_empty() && !known && self.reviewers[reviewer].checks_costs() {
+        if self.reviewers[reviewer].waits_for_company() {
             return None;
         }
         let statistical = self.statistical_turn(reviewer, state);
@@ -1128,7 +1105,6 @@ impl Schedule for OnlineSchedule {
             gain,
             offer,
             handed_over,
-            trial,
         } = self.worthwhile(reviewer.0, state, &proposal);
         if let Some((level, gain)) = offer.filter(|_| reviewer == LevelId::TARGET) {
             self.reviewers[level].reading.offer(gain);
@@ -1136,10 +1112,6 @@ impl Schedule for OnlineSchedule {
         let own = &mut self.reviewers[reviewer.0];
         own.draft.survival *= survival;
         own.draft.handed_over |= handed_over;
-        if let Some((node, loss)) = trial.filter(|(_, loss)| *loss <= own.trials) {
-            own.trials -= loss;
-            keep[node] = true;
-        }
         if let Some(first) = keep.first_mut().filter(|_| neural && own.draft.trial) {
             *first = true;
         }

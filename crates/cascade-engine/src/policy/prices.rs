@@ -4,20 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::SharedForward;
 
-use super::row_costs::RowCosts;
+use super::costs::Costs;
 
 /// How much of the rate before a forward counts after it.
 const KEEP: f64 = 0.9;
 /// Steps of plain decoding that the rate begins with.
 const RATE_PRIOR: f64 = 8.0;
-/// Forwards between two checks of what a forward without drafts costs, at least, and forwards after
-/// which a check is given up.
-const CHECKS_APART: u64 = 16;
-const CHECKS: u64 = 5;
-/// Rate, in units of plain decoding, below which it matters what exactly several texts would earn
-/// without drafts, and the forwards after which that is measured again.
-const LITTLE: f64 = 1.1;
-const PLAIN_APART: u32 = 32;
 /// How far the last forward counts for who else has rows in the next.
 const COMPANY: f64 = 0.25;
 /// The share by which a row of a statistical drafter has to earn more than it seems to cost, beside
@@ -55,76 +47,30 @@ impl SharedPrices {
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     /// Costs of the model's forwards by their rows, those of all texts included.
-    pub(super) costs: RowCosts,
+    pub(super) costs: Costs,
     pub(super) rate: Rate,
-    forwards: u64,
-    /// The last one that texts shared, and how many they were.
+    /// The last forward that texts shared.
     last: Option<u64>,
-    texts: usize,
-    /// The forward from which costs may be checked again.
-    checks_from: u64,
-    /// Forwards of the check that goes on.
-    checks: u64,
 }
 
 impl Prices {
-    pub(super) fn new(costs: RowCosts) -> Self {
+    pub(super) fn new(costs: Costs) -> Self {
         Self {
             costs,
             rate: Rate {
                 tokens: RATE_PRIOR,
                 time: RATE_PRIOR,
             },
-            forwards: 0,
             last: None,
-            texts: 1,
-            checks_from: 0,
-            checks: 0,
         }
     }
 
-    /// Whether the next forward is to measure what one without drafts costs: the first ones, one
-    /// now and then when times change, and where drafts of several texts earn little more than
-    /// plain decoding, if it is known what that earns.
-    pub(super) fn are_checked(&self) -> bool {
-        self.forwards >= self.checks_from && (self.costs.needs_check() || self.is_plain_unknown())
-    }
-
-    /// Whether nothing was computed yet.
-    pub(super) const fn are_new(&self) -> bool {
-        self.forwards == 0
-    }
-
-    fn is_plain_unknown(&self) -> bool {
-        let little = self.texts > 1 && self.rate.gain() < LITTLE;
-        little && !self.costs.is_measured(self.texts, PLAIN_APART)
-    }
-
-    /// Learns from a forward; `rows` and `seconds` where they say what rows cost. One that several
-    /// texts tell of counts once.
-    pub(super) fn learn(&mut self, shared: Option<SharedForward>, usual: Option<(usize, f64)>) {
-        let number = shared.map(|forward| forward.number);
-        if number.is_some() && number == self.last {
-            return;
+    /// Learns from a forward. One that several texts tell of, by its number, counts once.
+    pub(super) fn learn(&mut self, number: Option<u64>, rows: usize, seconds: f64) {
+        if number.is_none() || number != self.last {
+            self.costs.learn(rows, seconds);
         }
         self.last = number;
-        self.texts = shared.map_or(1, |forward| forward.texts.max(1));
-        if self.are_checked() {
-            self.checks += 1;
-        }
-        if let Some((rows, seconds)) = usual {
-            let texts = shared.map_or(1, |forward| forward.texts);
-            self.costs.learn_shared(rows, texts, seconds);
-        }
-        if self.checks >= CHECKS || self.checks > 0 && !self.are_checked() {
-            self.checks = 0;
-            self.checks_from = if self.forwards < CHECKS_APART {
-                self.forwards
-            } else {
-                self.forwards + CHECKS_APART
-            };
-        }
-        self.forwards += 1;
     }
 }
 
@@ -218,6 +164,11 @@ impl Companies {
         known.unwrap_or_else(|| Company::of_texts(1))
     }
 
+    /// Whether there was no forward yet.
+    pub(super) fn are_new(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     /// Learns from a forward in which the text had `own` rows.
     pub(super) fn learn(&mut self, depth: usize, shared: SharedForward, own: usize) {
         let last = Company::new(shared, own);
@@ -230,45 +181,7 @@ impl Companies {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    /// A forward of eight texts with so many rows, of which each takes 10 ms.
-    fn forward(prices: &mut Prices, rows: usize) {
-        let shared = SharedForward {
-            number: prices.forwards,
-            texts: 8,
-            rows,
-            time: Duration::from_millis(10 * rows as u64),
-            reads_prompt: false,
-        };
-        let usual = Some((rows, shared.time.as_secs_f64()));
-        prices.learn(Some(shared), usual);
-    }
-
-    #[test]
-    fn plain_decoding_of_several_texts_is_measured_where_drafts_earn_little() {
-        for (tokens, earns_little) in [(1.0, true), (1.5, false)] {
-            let mut prices = Prices::new(RowCosts::assumed(0.02));
-            (0..8).for_each(|_| forward(&mut prices, 8));
-            assert!(!prices.are_checked());
-            let mut checks = 0;
-            for _ in 0..200 {
-                prices.rate.learn(tokens, 1.0, 1.0);
-                checks += u64::from(prices.are_checked());
-                forward(&mut prices, 12);
-            }
-            // Others draft anyway: it is given up for a while each time.
-            assert_eq!(checks > 0, earns_little, "{prices:?}");
-            assert!(checks <= 200 * CHECKS / CHECKS_APART, "{checks}");
-            while earns_little && !prices.are_checked() {
-                forward(&mut prices, 12);
-            }
-            forward(&mut prices, 8);
-            assert!(!prices.are_checked());
-        }
-    }
 
     #[test]
     fn the_company_of_a_prompt_that_took_several_forwards_is_known() {

@@ -21,8 +21,8 @@ use crate::{Result, Role};
 ///
 /// Neither greedy nor [coupled](cascade_verify::coupled) texts depend on what is drafted. What a
 /// seed draws by [another rule](crate::Rule::DRAWN) does. So that it depends on nothing else,
-/// [`forget`](Self::forget) is called before each generation by such a rule, and outcomes have no
-/// times in one.
+/// it forgets what it learned before each generation by such a rule ([`begin`](Self::begin)), and
+/// outcomes have no times in one.
 ///
 /// There is one more condition for rules that consider siblings in another order than they were
 /// drawn in ([`ReviewRule::reorders`](crate::ReviewRule::reorders)): the number of candidates of a
@@ -121,9 +121,11 @@ pub trait Schedule: Send {
         let _ = (drafter, time);
     }
 
-    /// Forgets what it has learned. Called before each generation whose samples depend on what is
-    /// drafted. Does nothing by default.
-    fn forget(&mut self) {}
+    /// Begins another text. Forgets what it has learned if its samples depend on what is drafted.
+    /// Does nothing by default.
+    fn begin(&mut self, text: &NewText) {
+        let _ = text;
+    }
 }
 
 impl<S: Schedule + 'static> From<S> for Box<dyn Schedule> {
@@ -132,10 +134,22 @@ impl<S: Schedule + 'static> From<S> for Box<dyn Schedule> {
     }
 }
 
+/// A text that is about to be generated.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct NewText {
+    /// Whether its samples depend on what is drafted ([rules that draw](crate::Rule::DRAWN)).
+    pub is_drawn: bool,
+    /// The temperature of sampling; 0 if it is greedy.
+    pub temperature: f64,
+}
+
 /// A draft in progress, as a schedule sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DraftState<'a> {
+    /// Tokens of the context before the draft.
+    pub context: usize,
     /// Tokens on the main path so far.
     pub depth: usize,
     /// Nodes so far, branches included.

@@ -107,6 +107,7 @@ mod tests {
         let mut depth = 0;
         loop {
             let state = DraftState {
+                context: 0,
                 depth,
                 nodes: depth,
                 ended: false,
@@ -163,6 +164,7 @@ mod tests {
             time: Default::default(),
         }];
         let state = DraftState {
+            context: 0,
             depth: 3,
             nodes: 3,
             ended: false,
@@ -183,6 +185,7 @@ mod tests {
                 ..records[0].clone()
             }];
             let state = DraftState {
+                context: 0,
                 depth: 1,
                 turns: &records,
                 ..state

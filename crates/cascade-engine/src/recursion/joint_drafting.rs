@@ -63,6 +63,7 @@ impl JointDrafting<'_> {
             nodes: nodes.saturating_sub(self.slot.reserved).max(1),
         };
         let state = DraftState {
+            context: context.len(),
             depth: 0,
             nodes: 0,
             ended: false,

@@ -7,8 +7,8 @@ use cascade_core::{
     Scores, SeededNoise, TokenId, TokenTree, Want, seed_of,
 };
 use cascade_engine::{
-    AssumedTime, Branching, Cascade, NeuralOptions, OnlineSchedule, Options, RowTimes, Rule,
-    VirtualClock,
+    AssumedCosts, AssumedTime, Branching, Cascade, NeuralOptions, OnlineSchedule, Options,
+    RowTimes, Rule, VirtualClock,
 };
 use cascade_ngram::MaxGram;
 
@@ -102,7 +102,7 @@ fn schedules_see_times_in_coupled_samples() {
     let forwards = |row: f64, rule: Rule| {
         let clock = VirtualClock::default();
         let times = RowTimes::linear(0.02, row);
-        let target = AssumedTime::new(Cached(wide_target()), clock.clone(), times);
+        let target = AssumedTime::new(Cached(wide_target()), clock.clone(), times.clone());
         let drafter = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 250);
         let drafter = AssumedTime::new(
             Cached(drafter),
@@ -116,7 +116,10 @@ fn schedules_see_times_in_coupled_samples() {
                 drafter,
                 NeuralOptions::new(rule, Branching::chain()),
             )
-            .schedule(OnlineSchedule::default())
+            .schedule(OnlineSchedule::new(AssumedCosts {
+                measured: vec![Some(times.into())],
+                ..AssumedCosts::default()
+            }))
             .clock(clock)
             .build()
             .unwrap();

@@ -8,8 +8,8 @@ use cascade_core::{
     Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Expand, KMatrix, NeuralOptions, OnlineSchedule, Options,
-    Rule, Siblings,
+    AssumedCosts, Branching, Cascade, CascadeBuilder, Expand, KMatrix, NeuralOptions,
+    OnlineSchedule, Options, Rule, Siblings,
 };
 
 use crate::common::matrix;
@@ -268,7 +268,10 @@ fn time(acceptance: f64, row: f64, expand: Expand, k: Option<(usize, usize)>) ->
         .neural_with("small", replay.drafter(5, 0.05), options);
     let builder = match k {
         Some((height, nodes)) => builder.max_nodes(nodes).k_matrix(matrix(&[&[height]])),
-        None => builder.schedule(OnlineSchedule::default()),
+        None => builder.schedule(OnlineSchedule::new(AssumedCosts {
+            row,
+            ..AssumedCosts::default()
+        })),
     };
     let times = replay.times(builder, 500);
     times[499] - times[0]

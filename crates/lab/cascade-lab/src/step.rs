@@ -170,7 +170,7 @@ fn target(args: &StepArgs, config: &Config) -> Result<TimedTarget> {
             dtype: loaded.dtype.as_str().to_owned(),
         });
     };
-    let options = load_options(&device, args.dtype.as_deref(), None)?;
+    let options = load_options(None, &device, args.dtype.as_deref(), None)?;
     Ok(TimedTarget {
         name: format!("{shape} with random weights"),
         device,
@@ -183,7 +183,7 @@ fn target(args: &StepArgs, config: &Config) -> Result<TimedTarget> {
 fn simulated(args: &StepArgs, target: &TimedTarget) -> Result<Vec<SimulatedModel>> {
     let simulated = args.drafter.iter().map(|drafter| {
         let dtype = drafter.dtype.as_deref().unwrap_or(&target.dtype);
-        let options = load_options(&target.device, Some(dtype), None)?;
+        let options = load_options(None, &target.device, Some(dtype), None)?;
         Ok(SimulatedModel {
             model: of_shape(&drafter.shape, &options)?,
             drafter: drafter.clone(),

@@ -37,7 +37,8 @@ struct Forward {
 
 pub(super) fn check(args: &ModelArgs) -> Result<()> {
     check_scores(args)?;
-    let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
+    let (model, dtype) = (args.model.as_deref(), args.dtype.as_deref());
+    let options = load_options(model, &args.device, dtype, args.cache_dtype)?;
     let check = ForwardCheck {
         contexts: args.contexts.clone(),
         rows: args.rows.clone(),

@@ -138,7 +138,7 @@ fn say_if_interrupted(output: &Output, done: &Arc<Generating>, turns: usize) {
 
 fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec) -> Header {
     let mut header = Header::of_target(&job.config, target, device, &job.options());
-    header.machine = Some(costs::machine());
+    header.machine = Some(cascade_config::machine());
     header.program = Some(costs::PROGRAM.to_owned());
     header.dataset = dataset(&args.job.input);
     if let Some(tokens) = args.top_probabilities {

@@ -81,7 +81,12 @@ struct Acceptance {
 pub(super) fn score(args: &ScoreArgs) -> Result<()> {
     let trace = Trace::open_any(&args.file)?;
     let drawn_from = drawn_from(&trace)?;
-    let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
+    let options = load_options(
+        Some(&args.model),
+        &args.device,
+        args.dtype.as_deref(),
+        args.cache_dtype,
+    )?;
     let model = load(&model_source(&args.model)?, &options)?;
     check_family("--model", &model, &trace)?;
     let records = trace.spread(args.limit.unwrap_or(usize::MAX));

@@ -1,0 +1,148 @@
+//! T(R) of a model on this machine: measured when it is first loaded, and kept in the user's cache.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cascade_core::Fingerprint;
+use cascade_engine::{Clock, ForwardTimes, SystemClock, ThreadClock};
+use cascade_models::Model;
+
+use crate::costs::{CostClock, CostFile, ForwardTime, Measured, machine};
+
+/// What measuring takes at most.
+const MOST: Duration = Duration::from_millis(500);
+/// Loads of a model at which it is measured; the shortest times count.
+const MEASURED: u32 = 3;
+/// Measurements in one load, if times cannot be.
+const ATTEMPTS: u32 = 2;
+/// What more rows take at least, in forwards of fewer.
+const LEAST: f64 = 0.8;
+/// This program and its version, in files.
+const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
+
+/// The folder where times are kept: `cascade/forward-times` in `XDG_CACHE_HOME`, or in `.cache` of
+/// the user's folder. `None` if there is none.
+pub fn forward_times_folder() -> Option<PathBuf> {
+    let folder = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value.map(PathBuf::from)
+    };
+    let user = || folder("HOME").or_else(|| folder("USERPROFILE"));
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(user()?.join(".cache")))?;
+    Some(cache.join("cascade").join("forward-times"))
+}
+
+/// Times of a model's forwards on this machine, of threads that compute alone or not: those that
+/// are kept, together with those of a new measurement as long as there were few. `None` if a
+/// forward fails, as the next one then says.
+pub(crate) fn forward_times(
+    model: &Arc<Model>,
+    of: Measured,
+    is_alone: bool,
+) -> Option<ForwardTimes> {
+    let of = Measured {
+        model: described(model),
+        ..of
+    };
+    let clock = if is_alone {
+        CostClock::Cpu
+    } else {
+        CostClock::Wall
+    };
+    let file = forward_times_folder().map(|folder| folder.join(file_name(&of, clock)));
+    let known = file.as_ref().and_then(|file| CostFile::open(file).ok());
+    let is_same = |known: &CostFile| {
+        let own = (&known.of, known.clock) == (&of, clock);
+        own && known.program == PROGRAM && known.machine == machine()
+    };
+    let known = known.filter(is_same);
+    if let Some(known) = known.as_ref().filter(|it| it.measurements >= MEASURED) {
+        return known.forward_times();
+    }
+    let new = CostFile::new(
+        PROGRAM.to_owned(),
+        machine(),
+        of,
+        clock,
+        None,
+        measure(model, clock)?,
+    );
+    let times = match known {
+        None => new,
+        Some(known) => known.and(new),
+    };
+    if let Some(file) = file {
+        // Without a place to keep them, they are measured at each load.
+        let folder = file.parent().map(std::fs::create_dir_all);
+        let _unkept = folder.and_then(Result::ok).map(|()| times.save(&file));
+    }
+    times.forward_times()
+}
+
+/// What times of forwards depend on, of a model.
+fn described(model: &Model) -> String {
+    format!(
+        "{} parameters, {} layers of {}, {} tokens, {} bytes",
+        model.num_parameters(),
+        model.layers(),
+        model.hidden_size(),
+        model.info().vocab_size,
+        model.bytes_per_forward(1),
+    )
+}
+
+fn file_name(of: &Measured, clock: CostClock) -> String {
+    let all = format!("{PROGRAM} {} {of:?} {clock:?}", machine());
+    let hash = Fingerprint::of_vocabulary([(0, all)]).to_string();
+    let hex = hash.trim_start_matches("sha256:");
+    format!("{}.json", &hex[..hex.len().min(32)])
+}
+
+/// Measures, again if rows seem to take less time than fewer of them.
+fn measure(model: &Arc<Model>, clock: CostClock) -> Option<Vec<ForwardTime>> {
+    let now = || match clock {
+        CostClock::Wall => SystemClock.now(),
+        CostClock::Cpu => ThreadClock.now(),
+    };
+    let mut times: Vec<ForwardTime> = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let new = model.time_forwards(MOST, now).ok()?;
+        let new = new.into_iter().map(|timed| ForwardTime {
+            context: timed.context,
+            rows: timed.rows,
+            seconds: timed.seconds,
+            fastest: timed.seconds,
+            slowest: timed.seconds,
+        });
+        times = fastest(times, new.collect());
+        if can_be(&times) {
+            break;
+        }
+    }
+    Some(times)
+}
+
+/// Whether no more rows take much less time than fewer.
+fn can_be(times: &[ForwardTime]) -> bool {
+    times.iter().all(|fewer| {
+        let more = times
+            .iter()
+            .filter(|more| more.context == fewer.context && more.rows > fewer.rows);
+        more.into_iter()
+            .all(|more| more.seconds >= LEAST * fewer.seconds)
+    })
+}
+
+/// The shorter times of two measurements.
+pub(crate) fn fastest(mut known: Vec<ForwardTime>, new: Vec<ForwardTime>) -> Vec<ForwardTime> {
+    for new in new {
+        let same = |it: &&mut ForwardTime| (it.context, it.rows) == (new.context, new.rows);
+        match known.iter_mut().find(same) {
+            Some(known) if known.seconds <= new.seconds => {}
+            Some(known) => *known = new,
+            None => known.push(new),
+        }
+    }
+    known
+}

@@ -1,0 +1,113 @@
+//! What forwards of a model cost: its times by rows, and how busy the machine is.
+
+use crate::ForwardTimes;
+
+/// How far the last forward counts for the load if it was slower or faster than expected, and how
+/// many times the expected time it counts for at most: a pause of the machine is no load, and
+/// nothing makes a forward much faster by chance.
+const SLOWER: f64 = 0.1;
+const FASTER: f64 = 0.25;
+const MOST: f64 = 2.0;
+
+/// T(R) of a model, and the load of the machine: measured over expected times, with forgetting. A
+/// busy machine makes all forwards slower alike, so what more rows add, in forwards of one row, is
+/// T(R) alone.
+#[derive(Clone, Debug)]
+pub(super) struct Costs {
+    times: ForwardTimes,
+    /// Tokens of the context of late.
+    context: usize,
+    /// `None` before the first measurement, if the unit of the times is not known.
+    load: Option<f64>,
+}
+
+impl Costs {
+    /// Times in a unit that is not known before a forward was measured.
+    pub(super) fn assumed(times: ForwardTimes) -> Self {
+        Self {
+            times,
+            context: 0,
+            load: None,
+        }
+    }
+
+    /// Times in seconds, of a machine that has nothing else to do.
+    pub(super) fn measured(times: ForwardTimes) -> Self {
+        Self {
+            load: Some(1.0),
+            ..Self::assumed(times)
+        }
+    }
+
+    /// Forwards are after a context of so many tokens from now on.
+    pub(super) fn follow(&mut self, context: usize) {
+        self.context = context;
+    }
+
+    /// Seconds of a forward of one row; `None` before the first measurement.
+    pub(super) fn one(&self) -> Option<f64> {
+        Some(self.load? * self.times.at(1.0, self.context))
+    }
+
+    /// A forward of a mean number of rows, in forwards of one row.
+    pub(super) fn at(&self, rows: f64) -> f64 {
+        self.times.at(rows, self.context) / self.times.at(1.0, self.context)
+    }
+
+    /// Learns the load from a forward.
+    pub(super) fn learn(&mut self, rows: usize, seconds: f64) {
+        let found = seconds / self.times.at(rows as f64, self.context);
+        if !found.is_finite() || found <= 0.0 {
+            return;
+        }
+        let load = self.load.unwrap_or(found);
+        let surprise = (found / load).clamp(1.0 / MOST, MOST);
+        let weight = if surprise > 1.0 { SLOWER } else { FASTER };
+        self.load = Some(load * surprise.powf(weight));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RowTimes;
+
+    #[test]
+    fn the_load_is_followed_and_rows_cost_what_they_did() {
+        let mut costs = Costs::assumed(RowTimes::linear(1.0, 0.2).into());
+        assert_eq!(costs.one(), None);
+        assert!((costs.at(6.0) - 2.0).abs() < 1e-9);
+        costs.learn(6, 4e-3);
+        assert!((costs.one().unwrap() / 2e-3 - 1.0).abs() < 1e-9);
+        (0..40).for_each(|_| costs.learn(6, 12e-3));
+        assert!(
+            (costs.one().unwrap() / 6e-3 - 1.0).abs() < 0.05,
+            "{costs:?}"
+        );
+        (0..20).for_each(|_| costs.learn(1, 2e-3));
+        assert!(
+            (costs.one().unwrap() / 2e-3 - 1.0).abs() < 0.05,
+            "{costs:?}"
+        );
+        assert!((costs.at(6.0) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_pause_of_the_machine_is_no_load() {
+        let mut costs = Costs::measured(RowTimes::linear(1e-3, 0.2).into());
+        costs.learn(1, 1.0);
+        assert!(costs.one().unwrap() < 1.1e-3, "{costs:?}");
+        costs.learn(0, f64::NAN);
+        costs.learn(3, 0.0);
+        assert!(costs.one().unwrap() < 1.1e-3, "{costs:?}");
+    }
+
+    #[test]
+    fn rows_of_long_contexts_cost_more() {
+        let times = [(64, 1, 1.0), (64, 2, 1.1), (1024, 1, 2.0), (1024, 2, 3.0)];
+        let mut costs = Costs::measured(ForwardTimes::measured(times).unwrap());
+        assert!((costs.at(2.0) - 1.1).abs() < 1e-9);
+        costs.follow(1024);
+        assert!((costs.at(2.0) - 1.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,225 @@
+//! T(R): what forwards of a model take on this machine, measured in a fraction of a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cascade_core::{Architecture, Result, Scorer, TokenId, TokenTree, Want};
+use cascade_cpu::PAGE_SLOTS;
+
+use crate::{Model, Session};
+
+/// Rows of the forwards that are timed. What more of them add is what the last ones added: weights
+/// have been read long before.
+const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Forwards of so many rows are timed however long they take.
+const NEEDED: usize = 8;
+/// Rows of the forwards that are timed after a long context: their times are on a line.
+const ROWS_AFTER_LONG: [usize; 2] = [1, 16];
+/// Pages of the long context.
+const LONG_PAGES: usize = 16;
+/// Times of each forward at most, of which the shortest counts.
+const PASSES: usize = 5;
+/// What timing all forwards takes at most, in forwards of one row.
+const FORWARDS: u32 = 40;
+/// Tokens of the source, of an encoder-decoder.
+const SOURCE: usize = 64;
+
+/// The shortest time of a forward of so many rows after a context of so many tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimedForward {
+    /// Tokens of the context.
+    pub context: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+impl Model {
+    /// Times forwards of 1 to 16 rows after a short context, and on the CPU some after one of 1,024
+    /// tokens, each several times as long as there is time: for as long as 40 forwards of one row,
+    /// and `most` at most. Those of up to 8 rows are timed once at least; of larger ones, those
+    /// that there is time for. `now` is the clock.
+    ///
+    /// The long context costs nothing to read: it is the short one, repeated.
+    ///
+    /// # Errors
+    /// What a forward fails with.
+    pub fn time_forwards(
+        self: &Arc<Self>,
+        most: Duration,
+        now: impl Fn() -> Duration,
+    ) -> Result<Vec<TimedForward>> {
+        let mut timing = Timing::new(self, most, now)?;
+        for pass in 0..PASSES {
+            for rows in ROWS {
+                timing.time(Place::Short, rows, pass == 0)?;
+            }
+            for rows in ROWS_AFTER_LONG {
+                timing.time(Place::Long, rows, pass == 0)?;
+            }
+        }
+        Ok(timing.times)
+    }
+}
+
+/// Where a forward begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Short,
+    Long,
+}
+
+/// Forwards that are being timed.
+struct Timing<N> {
+    short: (Session, Vec<TokenId>),
+    long: Option<(Session, Vec<TokenId>)>,
+    times: Vec<TimedForward>,
+    end: Duration,
+    now: N,
+}
+
+impl<N: Fn() -> Duration> Timing<N> {
+    fn new(model: &Arc<Model>, most: Duration, now: N) -> Result<Self> {
+        let short = begun(model)?;
+        let limit = model.info().max_context.unwrap_or(usize::MAX);
+        let longest = (LONG_PAGES + 1) * PAGE_SLOTS;
+        let long = if model.gathers() && longest <= limit {
+            let (mut session, _) = begun(model)?;
+            session
+                .repeat_first_page(LONG_PAGES)
+                .map(|context| (session, context))
+        } else {
+            None
+        };
+        let mut timing = Self {
+            short,
+            long,
+            times: Vec::new(),
+            end: now(),
+            now,
+        };
+        timing.time(Place::Short, 1, true)?;
+        let one = timing.times.first().map_or(0.0, |one| one.seconds);
+        timing.end += most.min(FORWARDS * Duration::from_secs_f64(one));
+        Ok(timing)
+    }
+
+    /// Times a forward, if there is one of so many rows there, and time for it or it is `needed`.
+    fn time(&mut self, place: Place, rows: usize, needed: bool) -> Result<()> {
+        let begin = match place {
+            Place::Short => Some(&mut self.short),
+            Place::Long => self.long.as_mut(),
+        };
+        let Some((session, context)) = begin else {
+            return Ok(());
+        };
+        let limit = session.info().max_context.unwrap_or(usize::MAX);
+        let nodes = session.info().max_nodes.unwrap_or(usize::MAX);
+        if context.len() + rows > limit || rows > nodes {
+            return Ok(());
+        }
+        let started = (self.now)();
+        let expected = expected(&self.times, context.len(), rows);
+        if !(needed && rows <= NEEDED) && started + expected > self.end {
+            return Ok(());
+        }
+        let draft = TokenTree::chain(context[..rows - 1].to_vec());
+        session.score(context, &draft, Want::ARGMAX)?;
+        let seconds = (self.now)().saturating_sub(started).as_secs_f64();
+        let same = |it: &&mut TimedForward| (it.context, it.rows) == (context.len(), rows);
+        match self.times.iter_mut().find(same) {
+            Some(known) => known.seconds = known.seconds.min(seconds),
+            None => self.times.push(TimedForward {
+                context: context.len(),
+                rows,
+                seconds,
+            }),
+        }
+        Ok(())
+    }
+}
+
+/// A session that has read a page, and the context of its next forward.
+fn begun(model: &Arc<Model>) -> Result<(Session, Vec<TokenId>)> {
+    let vocabulary = model.info().vocab_size;
+    let tokens = |count| (1..=count).map(|at| (at * 7919 % vocabulary) as TokenId);
+    let mut session = model.session();
+    if model.info().architecture == Architecture::EncoderDecoder {
+        session.set_source(&tokens(SOURCE).collect::<Vec<_>>())?;
+    }
+    let context: Vec<TokenId> = tokens(PAGE_SLOTS + 1).collect();
+    session.score(&context, &TokenTree::new(), Want::ARGMAX)?;
+    Ok((session, context))
+}
+
+/// What a forward is expected to take at most, by those of no more rows.
+fn expected(times: &[TimedForward], context: usize, rows: usize) -> Duration {
+    let known = times
+        .iter()
+        .filter(|it| it.rows <= rows && it.context <= context)
+        .max_by_key(|it| it.rows);
+    let seconds = known.map_or(0.0, |it| it.seconds * (rows as f64 / it.rows as f64));
+    Duration::from_secs_f64(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{LoadOptions, random_model};
+
+    fn model(positions: usize) -> Arc<Model> {
+        let config = json!({"model_type": "llama", "vocab_size": 96, "hidden_size": 32,
+            "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1,
+            "max_position_embeddings": positions});
+        random_model(config, &LoadOptions::default()).unwrap()
+    }
+
+    /// What is timed by a clock that moves by a millisecond whenever it is read.
+    fn timed(positions: usize, budget: u64) -> Vec<(usize, usize)> {
+        let clock = Cell::new(0);
+        let now = || {
+            clock.set(clock.get() + 1);
+            Duration::from_millis(clock.get())
+        };
+        let times = model(positions).time_forwards(Duration::from_millis(budget), now);
+        times
+            .unwrap()
+            .iter()
+            .map(|it| (it.context, it.rows))
+            .collect()
+    }
+
+    #[test]
+    fn forwards_are_timed_as_far_as_there_is_time_and_room() {
+        let short = |rows: &[usize]| rows.iter().map(|&rows| (65, rows)).collect::<Vec<_>>();
+        let long = [(1025, 1), (1025, 16)];
+        assert_eq!(
+            timed(2048, 0),
+            [short(&[1, 2, 4, 8]), long[..1].to_vec()].concat()
+        );
+        let all = [short(&[1, 2, 4, 8, 16]), long.to_vec()].concat();
+        assert_eq!(timed(2048, 10_000), all);
+        assert_eq!(timed(75, 10_000), short(&[1, 2, 4, 8]));
+    }
+
+    #[test]
+    fn a_repeated_page_is_a_context_like_any_other() {
+        let model = model(2048);
+        let mut repeated = model.session();
+        let context: Vec<TokenId> = (1..=65).collect();
+        repeated
+            .score(&context, &TokenTree::new(), Want::ARGMAX)
+            .unwrap();
+        let context = repeated.repeat_first_page(3).unwrap();
+        assert_eq!(context.len(), 3 * PAGE_SLOTS + 1);
+        let scores = repeated
+            .score(&context, &TokenTree::new(), Want::ARGMAX)
+            .unwrap();
+        assert_eq!(scores.rows_computed, 1);
+    }
+}
