@@ -34,6 +34,8 @@ in_cache models Qwen/Qwen2.5-7B-Instruct large
 in_cache models Qwen/Qwen2.5-0.5B-Instruct small
 quietly cascade quantize large --dtype q4_0 --out qwen2.5-7b-instruct-q4_k_m.gguf
 quietly cascade quantize small --dtype q8_0 --out qwen2.5-0.5b-instruct-q8_0.gguf
+mkdir -p target/real-model
+cp qwen2.5-0.5b-instruct-q8_0.gguf target/real-model/smollm2-q8_0.gguf
 quietly cascade quantize vicuna-7b-v1.3 --dtype f16 --out model-f16.gguf
 quietly cascade quantize vicuna-7b-v1.3 --dtype q4_0 --out vicuna-7b-v1.3-Q4_K_M.gguf
 
