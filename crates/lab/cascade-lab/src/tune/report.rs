@@ -84,6 +84,9 @@ impl Report<'_> {
                     best.candidate.k_of_used(),
                     best.candidate.setting.lenience
                 )?;
+                if let Some(nodes) = best.candidate.setting.nodes {
+                    writeln!(out, "tree: {{ max_nodes: {nodes} }}")?;
+                }
             }
         }
         Ok(())

@@ -1,0 +1,201 @@
+//! Tables as text, for terminals.
+
+use super::{Column, Table, groups};
+use crate::report::text::{shown_line, wrapped};
+
+/// Between columns.
+const GAP: usize = 2;
+
+impl Table {
+    /// The table as text of at most so many columns, where its cells allow that, with its notes
+    /// below. A wider table comes in pieces, one below the other.
+    pub fn to_text(&self, width: usize) -> String {
+        let notes = self.text_notes().into_iter();
+        let notes = notes.map(|note| wrapped(&note, width - 2).join("\n  "));
+        let notes: Vec<String> = notes.map(|note| format!("- {note}\n")).collect();
+        format!("{}\n{}", self.rows_to_text(width), notes.concat())
+    }
+
+    /// What [`to_text`](Self::to_text) has above the notes.
+    pub fn rows_to_text(&self, width: usize) -> String {
+        let pieces = self.pieces(width + GAP, self::width).into_iter();
+        let pieces: Vec<String> = pieces.map(|piece| self.piece(&piece)).collect();
+        let title = wrapped(&self.title, width).join("\n");
+        format!("{title}\n{}", pieces.join("\n"))
+    }
+
+    /// The notes below the text, and what the kinds of evidence are.
+    pub fn text_notes(&self) -> Vec<String> {
+        let kinds = self.evidence().into_iter();
+        let legend: Vec<String> = kinds
+            .map(|kind| format!("{kind}: {}", kind.meaning()))
+            .collect();
+        let mut notes = self.all_notes();
+        if !legend.is_empty() {
+            notes.push(format!("{}.", legend.join("; ")));
+        }
+        notes
+    }
+
+    fn piece(&self, columns: &[Column]) -> String {
+        let blocks: Vec<Block> = groups(columns).map(Block::of).collect();
+        let height = blocks
+            .iter()
+            .map(|block| block.head.len())
+            .max()
+            .unwrap_or(0);
+        let line = |cells: Vec<String>| cells.join(&" ".repeat(GAP)).trim_end().to_owned() + "\n";
+        let heads = (0..height).map(|row| {
+            line(
+                blocks
+                    .iter()
+                    .map(|block| block.head_line(row + block.head.len(), height))
+                    .collect(),
+            )
+        });
+        let rule = line(blocks.iter().map(|block| "-".repeat(block.width)).collect());
+        let rows =
+            (0..self.rows()).map(|row| line(blocks.iter().map(|b| b.rows[row].clone()).collect()));
+        heads.chain([rule]).chain(rows).collect()
+    }
+}
+
+/// A group of columns as lines of one width.
+struct Block {
+    width: usize,
+    head: Vec<String>,
+    rows: Vec<String>,
+    right: bool,
+}
+
+impl Block {
+    fn of(group: &[Column]) -> Self {
+        let columns: Vec<Vec<String>> = group.iter().map(lines).collect();
+        let widths = columns
+            .iter()
+            .map(|lines| longest(lines.iter().map(String::as_str)));
+        let widths: Vec<usize> = widths.collect();
+        let title = shown_line(&group[0].title());
+        let own = widths.iter().sum::<usize>() + GAP * (group.len() - 1);
+        let mut head = wrapped(&title, own.max(longest(title.split(' '))));
+        let width = longest(head.iter().map(String::as_str)).max(own);
+        let right = group[0].figures().is_some();
+        let joined = |row: usize| {
+            let cells = columns.iter().zip(&widths);
+            let cells: Vec<String> = cells
+                .map(|(lines, &width)| padded(&lines[row], width, right))
+                .collect();
+            padded(&cells.join(&" ".repeat(GAP)), width, right)
+        };
+        let mut rows: Vec<String> = (0..columns[0].len()).map(joined).collect();
+        if right {
+            head.push(rows.remove(0));
+        }
+        Self {
+            width,
+            head,
+            rows,
+            right,
+        }
+    }
+
+    /// A line of the header, which stands at the bottom of one of so many lines.
+    fn head_line(&self, at: usize, height: usize) -> String {
+        let line = at.checked_sub(height).and_then(|row| self.head.get(row));
+        padded(line.map_or("", String::as_str), self.width, self.right)
+    }
+}
+
+/// The evidence of a column of figures, and the cells.
+fn lines(column: &Column) -> Vec<String> {
+    let cells = column.cells(shown_line, |figure| {
+        figure.unwrap_or_else(|| "–".to_owned())
+    });
+    let evidence = column.figures().map(|figures| figures.evidence.to_string());
+    evidence.into_iter().chain(cells).collect()
+}
+
+/// The characters that a column takes, with the gap.
+fn width(column: &Column) -> usize {
+    let lines = lines(column);
+    let title = column.title();
+    GAP + longest(lines.iter().map(String::as_str).chain(title.split(' ')))
+}
+
+fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+fn padded(text: &str, width: usize, right: bool) -> String {
+    if right {
+        format!("{text:>width$}")
+    } else {
+        format!("{text:<width$}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Evidence, Figure, Figures};
+
+    fn table() -> Table {
+        let ours = [
+            Some(Figure::with_interval(3.97, 3.9, 4.1)),
+            None,
+            Some(Figure::new(1.0)),
+        ];
+        Table::new("Speed of all")
+            .labels("Drafts", ["two_workers", "a|b", "plain"])
+            .unwrap()
+            .figures(Figures::new(
+                "SWI, by size",
+                Evidence::Paper,
+                [3.38, 2.0, 1.0].map(Figure::new),
+            ))
+            .unwrap()
+            .figures(Figures::new("SWI, by size", Evidence::Measured, ours).intervals("95 %"))
+            .unwrap()
+            .figures(Figures::new(
+                "tokens per forward",
+                Evidence::Measured,
+                [2.0, 1.5, 1.0].map(Figure::new),
+            ))
+            .unwrap()
+            .note("A note.")
+    }
+
+    #[test]
+    fn a_table_is_text_with_titles_above_groups() {
+        let expected = "\
+Speed of all
+                              SWI, by size  tokens per
+                                               forward
+Drafts       paper                measured    measured
+-----------  ------------------------------  ----------
+";
+        let _ = expected;
+        let text = table().to_text(100);
+        assert_eq!(text, "");
+    }
+
+    #[test]
+    fn a_wide_table_comes_in_pieces_that_name_their_rows() {
+        let text = table().rows_to_text(46);
+        assert_eq!(text.matches("two_workers").count(), 2, "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 46),
+            "{text}"
+        );
+        let alike = Table::new("t").labels("name", ["same", "same"]).unwrap();
+        let figures =
+            |header: &str| Figures::new(header, Evidence::Measured, [1.0, 2.0].map(Figure::new));
+        let alike = alike
+            .figures(figures("first"))
+            .unwrap()
+            .figures(figures("second"))
+            .unwrap();
+        let text = alike.rows_to_text(16);
+        assert_eq!(text.matches("\n2 ").count(), 2, "{text}");
+    }
+}
