@@ -247,7 +247,7 @@ def check_report(browser, report, folder):
         page.goto(report.resolve().as_uri())
         expect(f"everything fits the {name}", page.evaluate(CUT, what), [])
         page.screenshot(path=folder / f"report-{name.replace(' ', '-')}.png", full_page=True)
-    page.pdf(path=folder / "report.pdf", prefer_css_page_size=True, print_background=True)
+    page.pdf(path=folder / "report.pdf", format="A4", prefer_css_page_size=True, print_background=True)
 
 
 def browser_of(play):

@@ -15,47 +15,59 @@ pub(super) fn of(reported: &Reported, folder: &Path, columns: usize) -> String {
     let columns = columns.min(COLUMNS);
     let lines = |text: &str| wrapped(text, columns).join("\n") + "\n";
     let last = lines(&files(reported, folder));
+    let mut screen = Screen {
+        text: String::new(),
+        // A line stays empty before the last.
+        room: LINES - 1 - last.lines().count(),
+    };
     let (overviews, others) = reported.tables.split_at(reported.overviews);
     let table = |table: &Table| table.rows_to_text(columns) + "\n";
-    let found = reported.summary.lines().map(lines);
-    let blocks = overviews.iter().map(table).chain([notes(overviews, lines)]);
-    let blocks = blocks
-        .chain(found)
-        .chain(others.iter().map(|one| format!("\n{}", table(one))));
-    // A line stays empty before the last.
-    let mut room = LINES - 1 - last.lines().count();
-    let mut text = String::new();
-    for block in blocks {
-        if let Some(left) = room.checked_sub(block.lines().count()) {
-            room = left;
-            text += &block;
+    let mut notes: Vec<String> = Vec::new();
+    for overview in overviews {
+        if screen.took(&table(overview)) {
+            let new = overview.text_notes().into_iter();
+            let new: Vec<String> = new.filter(|note| !notes.contains(note)).collect();
+            notes.extend(new);
         }
     }
-    format!("{}\n\n{last}", text.trim_end())
+    let notes: String = notes.iter().map(|note| lines(note)).collect();
+    screen.took(&(notes + "\n"));
+    for found in reported.summary.lines() {
+        screen.took(&lines(found));
+    }
+    for other in others {
+        screen.took(&format!("\n{}", table(other)));
+    }
+    format!("{}\n\n{last}", screen.text.trim())
 }
 
-/// The notes of some tables, each once.
-fn notes(tables: &[Table], lines: impl Fn(&str) -> String) -> String {
-    let mut notes: Vec<String> = Vec::new();
-    for note in tables.iter().flat_map(Table::text_notes) {
-        if !notes.contains(&note) {
-            notes.push(note);
+/// What is shown so far, and lines that are left.
+struct Screen {
+    text: String,
+    room: usize,
+}
+
+impl Screen {
+    /// Whether there was room for a text, which is then shown.
+    fn took(&mut self, text: &str) -> bool {
+        let left = self.room.checked_sub(text.lines().count());
+        if let Some(left) = left {
+            self.room = left;
+            self.text += text;
         }
-    }
-    let notes: Vec<String> = notes.iter().map(|note| lines(note)).collect();
-    if notes.is_empty() {
-        String::new()
-    } else {
-        notes.concat() + "\n"
+        left.is_some()
     }
 }
 
 fn files(reported: &Reported, folder: &Path) -> String {
     format!(
-        "written to {}: report.html with all {} tables, plots and samples; the tables alone in table.md, table-*.csv and \
-         table-*.tex; the plots in plot-*.svg; manifest.json",
+        "written to {}: report.html with everything; the {} in table.md, table-*.csv and table-*.tex; plots in plot-*.svg; \
+         manifest.json",
         folder.display(),
-        reported.tables.len(),
+        match reported.tables.len() {
+            1 => "table".to_owned(),
+            tables => format!("{tables} tables"),
+        },
     )
 }
 
@@ -92,7 +104,8 @@ mod tests {
                 "{screen}"
             );
             assert!(
-                screen.contains("written to results/x: report.html with all 2 tables"),
+                screen
+                    .contains("written to results/x: report.html with everything; the 2 tables in"),
                 "{screen}"
             );
             assert_eq!(screen.contains("row_0"), rows < 40, "{screen}");

@@ -15,7 +15,7 @@ use crate::report::evidence::Evidence;
 use crate::report::figure::{Figure, Interval, fixed};
 
 /// What the marks behind figures say.
-const MARKS: &str = "= has the paper's figure in its interval or its digits; else it is said by how much ours differs.";
+const MARKS: &str = "= where the paper's figure is in our interval or has our digits; else, by how much ours differs.";
 
 /// A column of figures, all of one kind of evidence.
 #[derive(Clone, Debug, PartialEq)]
@@ -334,11 +334,11 @@ impl Table {
         notes
     }
 
-    /// The table in pieces of at most `limit` characters, where `width` says how many a column
-    /// takes. Each begins with the columns that tell the rows apart, or with their numbers, and has
+    /// The table in pieces of at most `limit` characters, where `width` says how many a group of
+    /// columns takes. Each begins with the columns that tell the rows apart, or with their numbers, and has
     /// one group of columns more at least.
-    fn pieces(&self, limit: usize, width: impl Fn(&Column) -> usize) -> Vec<Vec<Column>> {
-        let of = |columns: &[Column]| columns.iter().map(&width).sum::<usize>();
+    fn pieces(&self, limit: usize, width: impl Fn(&[Column]) -> usize) -> Vec<Vec<Column>> {
+        let of = |columns: &[Column]| groups(columns).map(&width).sum::<usize>();
         if of(&self.columns) <= limit {
             return vec![self.columns.clone()];
         }

@@ -16,7 +16,7 @@ impl Table {
     }
 
     pub(crate) fn markup(&self) -> Markup {
-        let width: usize = self.columns.iter().map(width).sum();
+        let width: usize = width(&self.columns);
         // A table that is too wide for a page is printed across it, or comes in pieces.
         let class = if width > UPRIGHT {
             "table wide"
@@ -43,25 +43,27 @@ impl Table {
 const UPRIGHT: usize = 115;
 const ACROSS: usize = 150;
 
-/// The characters that a column takes: intervals stand below figures, and text is broken.
-fn width(column: &Column) -> usize {
+/// The characters that a group takes: intervals stand below figures, and text is broken.
+fn width(group: &[Column]) -> usize {
     /// Beside a cell.
     const GAP: usize = 3;
     let longest = |text: &str| text.chars().count();
-    let word = |text: &str| text.split(' ').map(longest).max().unwrap_or(0);
-    let cells = match column {
+    let of = |column: &Column| match column {
         Column::Labels { cells, .. } => cells.iter().map(|cell| longest(cell).min(20)).max(),
         Column::Figures(column) => {
-            let rows = 0..column.figures.len();
-            let mark = |row| column.mark(row).chars().count();
             let figure = |row: usize| {
-                column.figures[row].map(|f| f.display_interval(column.decimals).len().max(5))
+                let interval = column.figures[row]?.display_interval(column.decimals);
+                Some(interval.len().max(6 + longest(&column.mark(row))))
             };
-            rows.map(|row| figure(row).unwrap_or(1).max(6 + mark(row)))
-                .max()
+            (0..column.figures.len()).filter_map(figure).max()
         }
     };
-    GAP + cells.unwrap_or(0).max(word(&column.title()))
+    let cells = group
+        .iter()
+        .map(|column| GAP + of(column).unwrap_or(0).max(5));
+    let title = group[0].title();
+    let word = title.split(' ').map(longest).max();
+    cells.sum::<usize>().max(GAP + word.unwrap_or(0))
 }
 
 fn piece(columns: &[Column], rows: usize) -> Markup {

@@ -38,15 +38,18 @@ impl Table {
     }
 }
 
-/// The characters that a column takes, with the space beside it.
-fn width(column: &Column) -> usize {
-    let cells = column.cells(str::to_owned, Option::unwrap_or_default);
-    let texts = cells
-        .iter()
-        .chain(std::iter::once(&column.title()))
-        .map(|text| text.chars().count())
-        .max();
-    3 + texts.unwrap_or(0)
+/// The characters that a group takes, with the space beside each column.
+fn width(group: &[Column]) -> usize {
+    let shown = |column: &Column| {
+        let mut texts = column.cells(str::to_owned, Option::unwrap_or_default);
+        texts.push(column.title());
+        texts
+            .iter()
+            .map(|text| 3 + text.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    group.iter().map(shown).sum()
 }
 
 /// Header, evidence, and cells.

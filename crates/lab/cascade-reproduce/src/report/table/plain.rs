@@ -115,11 +115,9 @@ fn lines(column: &Column) -> Vec<String> {
     evidence.into_iter().chain(cells).collect()
 }
 
-/// The characters that a column takes, with the gap.
-fn width(column: &Column) -> usize {
-    let lines = lines(column);
-    let title = column.title();
-    GAP + longest(lines.iter().map(String::as_str).chain(title.split(' ')))
+/// The characters that a group takes, with the gap.
+fn width(group: &[Column]) -> usize {
+    GAP + Block::of(group).width
 }
 
 fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
