@@ -265,8 +265,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
         theory("rejections --states 4 --positions 10 --runs 2000 --seed 4")
     );
     for part in [
-        "(computed)",
-        "(simulated)",
+        "computed",
+        "simulated",
         "Theorem 1",
         "standard errors at most",
     ] {

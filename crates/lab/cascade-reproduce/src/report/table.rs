@@ -335,8 +335,8 @@ impl Table {
     }
 
     /// The table in pieces of at most `limit` characters, where `width` says how many a group of
-    /// columns takes. Each begins with the columns that tell the rows apart, or with their numbers, and has
-    /// one group of columns more at least.
+    /// columns takes. Each begins with the columns that tell the rows apart, or with their numbers,
+    /// and has one group of columns more at least.
     fn pieces(&self, limit: usize, width: impl Fn(&[Column]) -> usize) -> Vec<Vec<Column>> {
         let of = |columns: &[Column]| groups(columns).map(&width).sum::<usize>();
         if of(&self.columns) <= limit {

@@ -27,7 +27,7 @@ impl ModelSizes {
         target: millions(11_230),
     };
 
-    /// The same models as their cards have them: 11.3B for the target.
+    /// Sizes of the same models by their cards: 11.3B for the target.
     pub const CARDS: Self = Self {
         target: millions(11_300),
         ..Self::FLAN_T5
