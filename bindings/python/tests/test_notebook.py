@@ -22,7 +22,8 @@ def test_the_paper_in_a_notebook(monkeypatch):
     monkeypatch.setenv("CASCADE_NOTEBOOK_LIMIT", "50" if update else "8")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     saved = said(notebook)
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", record_timing=False).execute()
+    how = {"timeout": 300, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
+    nbclient.NotebookClient(notebook, **how).execute()
     if update:
         notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
         nbformat.write(notebook, NOTEBOOK)
