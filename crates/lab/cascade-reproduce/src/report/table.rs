@@ -99,11 +99,11 @@ impl Figures {
             return "=".to_owned();
         }
         let percent = 100.0 * (ours.value / paper.value - 1.0);
-        match (percent.is_finite(), percent.abs() < 0.5) {
-            (false, _) => "≠".to_owned(),
-            (true, true) => format!("{percent:+.1}%"),
-            (true, false) => format!("{percent:+.0}%"),
+        if !percent.is_finite() {
+            return "≠".to_owned();
         }
+        let places = usize::from(percent.abs() < 0.5);
+        format!("{percent:+.places$}%")
     }
 
     /// The displayed digits of each figure, with its mark.
