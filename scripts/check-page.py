@@ -2,6 +2,7 @@
 """Uses the page of `cascade serve` in headless Chromium, as people do: with the keyboard, in light and dark, wide and narrow.
 
     scripts/check-page.py target/release/cascade [--screenshots FOLDER] [--ratio]
+    scripts/check-page.py --report results/table2/report.html [--screenshots FOLDER]
 
 Debian's Chromium is found (`apt install chromium`), as is what CHROMIUM names; playwright is installed into target/page-venv,
 with pip, when it is not there yet. Fails if the end of an answer is out of view in any frame while it streams, the console is
@@ -9,6 +10,9 @@ not clean, something loads from elsewhere, or something that can be used has no 
 
 --ratio compares the page's speed against plain decoding with that of `cascade run --compare` on the same question, by medians
 of both in turn, and fails if they differ by more than 15%. It measures times, so it wants a machine with nothing else to do.
+
+--report opens a report of `cascade-lab reproduce` instead, in a window of 1280 pixels and on pages of A4, and fails if a table
+or a plot is cut in either.
 """
 
 import argparse
@@ -70,6 +74,11 @@ WATCH = """() => {
     if (last?.querySelector('b').textContent === 'Answer') sizes.observe(last.querySelector('.text'));
   }).observe(box, {childList: true, subtree: true});
 }"""
+# Pixels of a millimetre, and what is cut at the right, by its caption.
+MM = 96 / 25.4
+CUT = """what => [...document.querySelectorAll(what)].filter(e => e.scrollWidth > e.clientWidth + 1
+    || e.getBoundingClientRect().left < -1 || e.getBoundingClientRect().right > innerWidth + 1)
+    .map(e => e.closest('figure').textContent.slice(0, 80))"""
 IN_VIEW = """() => { const last = [...document.querySelectorAll('#conversation .text')].at(-1).getBoundingClientRect();
     return last.top < innerHeight && last.bottom > 0 && last.bottom <= innerHeight; }"""
 
@@ -125,6 +134,12 @@ def check(browser, address, scheme, size, folder):
     page.check("#speculation")
     # All of the offered questions are answered; a setting that the server takes, and one that it refuses.
     page.click("#settings summary")
+    page.fill("#repetition", "1.5")
+    with page.expect_request("**/completions") as sent:
+        page.click("text=Again")
+    answered(page)
+    expect("the penalty is asked for", sent.value.post_data_json["repetition_penalty"], 1.5)
+    page.fill("#repetition", "")
     page.fill("#k", "2, 2, 6")
     examples = page.locator(".example").count()
     assert examples == 6
@@ -219,6 +234,22 @@ def compare(page, address, program):
     expect(f"the page's ratio is within {APART:.0%} of that of run --compare", abs(page_ratio / run_ratio - 1) <= APART, True)
 
 
+def check_report(browser, report, folder):
+    """Nothing is wider than the window, or than a page of A4: upright, or across for what is printed across."""
+    page = browser.new_page()
+    for name, media, width, what in (
+        ("window", "screen", 1280, "table, .plot svg"),
+        ("page", "print", MM * (210 - 2 * 14), "figure:not(.wide) table, .plot svg"),
+        ("page across", "print", MM * (297 - 2 * 12), ".wide table"),
+    ):
+        page.set_viewport_size({"width": int(width), "height": 900})
+        page.emulate_media(media=media, color_scheme="light")
+        page.goto(report.resolve().as_uri())
+        expect(f"everything fits the {name}", page.evaluate(CUT, what), [])
+        page.screenshot(path=folder / f"report-{name.replace(' ', '-')}.png", full_page=True)
+    page.pdf(path=folder / "report.pdf", format="A4", prefer_css_page_size=True, print_background=True)
+
+
 def browser_of(play):
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     return play.chromium.launch(executable_path=found, args=["--no-sandbox"])
@@ -228,6 +259,12 @@ def main(options):
     from playwright.sync_api import sync_playwright
 
     options.screenshots.mkdir(parents=True, exist_ok=True)
+    if options.report:
+        with sync_playwright() as play:
+            browser = browser_of(play)
+            check_report(browser, options.report, options.screenshots)
+            browser.close()
+        return
     serve = [options.program, "serve", "--port", "0", "--max-new-tokens", str(TOKENS)]
     server = subprocess.Popen(serve, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
@@ -261,7 +298,8 @@ def interpreter():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", type=lambda path: str(pathlib.Path(path).resolve()))
+    parser.add_argument("--report", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("program", nargs="?", default="target/release/cascade", type=lambda path: str(pathlib.Path(path).resolve()))
     parser.add_argument("--screenshots", type=pathlib.Path, default=ROOT / "target" / "page", metavar="FOLDER")
     parser.add_argument("--ratio", action="store_true")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)

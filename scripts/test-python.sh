@@ -42,6 +42,7 @@ rm -rf "$wheels"
 if [ -n "$alone" ]; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
+  checked=
   for version in 3.{9..14}; do
     "python$version" --version 2> /dev/null || continue
     "python$version" -m venv "$scratch/$version"
@@ -50,7 +51,10 @@ if [ -n "$alone" ]; then
     "$fresh/python" -m pytest --quiet -p no:cacheprovider tests/test_{cascade,lists,parts,python}.py
     "$fresh/python" examples/word_problem.py
     "$fresh/cascade" run --limit 1 --max-new-tokens 24 > /dev/null
+    checked+=" $version"
   done
+  [ -n "$checked" ] || { echo 'no python3.9 to python3.14 runs here; of pyenv, name versions in PYENV_VERSION' >&2; exit 1; }
+  echo "$wheels: checked on Python$checked"
   exit
 fi
 "$python" -m pip install --quiet --no-deps --force-reinstall "$wheels"/*.whl

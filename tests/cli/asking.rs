@@ -249,6 +249,21 @@ fn answers_are_cut_penalized_and_remarked_on() {
         assert_eq!(penalized["equal_to_plain"], true, "{penalized}");
         assert_ne!(penalized["token_ids"], plain["token_ids"], "{penalties:?}");
     }
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    let generation = "{ max_new_tokens: 160, repetition_penalty: 1.3, presence_penalty: 0.5 }";
+    let config = format!("target: {{ model: {SMALL} }}\ndrafters: []\ngeneration: {generation}\n");
+    fs::write(file.path(), config).unwrap();
+    let path = file.path().display().to_string();
+    let text = stdout(&cascade(&[
+        "run",
+        "--config",
+        &path,
+        "--json",
+        "Once upon a time",
+    ]));
+    let configured: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let given = record(&["--repetition-penalty", "1.3", "--presence-penalty", "0.5"]);
+    assert_eq!(configured["token_ids"], given["token_ids"]);
     let wrong = error(&cascade(&[
         "run",
         "-m",

@@ -48,8 +48,14 @@ fn reproduce_runs_resumes_and_merges() {
         table.contains("CS Drafting without horizontal cascade"),
         "{table}"
     );
+    assert_eq!(table.matches("  paper ").count(), 1, "{table}");
+    assert!(table.lines().count() <= 40, "{table}");
     assert!(
-        table.contains("(paper)") && table.contains("(measured)"),
+        table.lines().all(|line| line.chars().count() <= 100),
+        "{table}"
+    );
+    assert!(
+        !table.contains("\\_") && !table.contains("**") && !table.contains('|'),
         "{table}"
     );
     let again = error(&horizontal(&at("one"), &[]));
@@ -125,9 +131,10 @@ fn reproduce_compares_lengths_on_a_recording() {
         ];
         cascade(&[&args, more].concat())
     };
-    // Lines are broken where the path of the trace lets them.
-    let text = stdout(&disco(&at("out"), &[]));
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let screen = stdout(&disco(&at("out"), &[]));
+    assert!(screen.lines().count() <= 40, "{screen}");
+    assert!(screen.contains("report.html"), "{screen}");
+    let text = std::fs::read_to_string(folder.path().join("out/table.md")).unwrap();
     for said in [
         "lengths of the oracle",
         "(replayed)",

@@ -111,7 +111,7 @@ impl Trained {
 #[test]
 fn a_recording_becomes_a_classifier_that_ends_drafts() {
     let says = [
-        "(replayed)",
+        "replayed",
         "oracle",
         "the best static length",
         "Held out",
@@ -156,7 +156,7 @@ fn a_recording_becomes_a_classifier_that_ends_drafts() {
 #[test]
 fn a_recording_becomes_a_head_that_ends_drafts() {
     let says = [
-        "(replayed)",
+        "replayed",
         "oracle",
         "the best static length",
         "Held out",
@@ -218,7 +218,7 @@ fn samples_with_probabilities_become_a_head_for_sampling() {
     };
     let whole = record("whole.jsonl", "--top-probabilities 6");
     let text = run(&train(&whole, "head"));
-    for part in ["(simulated)", "min(1, p/q)"] {
+    for part in ["simulated", "min(1, p/q)"] {
         assert!(text.contains(part), "`{part}` is missing in\n{text}");
     }
     let part = record("part.jsonl", "--top-probabilities 1");
@@ -294,7 +294,7 @@ fn a_recording_becomes_a_head_that_drafts() {
         let out = at(file);
         let kind = format!("--kind {kind}");
         let text = run(&train(&out, &kind));
-        for part in ["(replayed)", "Tokens per forward", "Held out"] {
+        for part in ["replayed", "Tokens per forward", "Held out"] {
             assert!(text.contains(part), "`{part}` is missing in\n{text}");
         }
         let read = |file: &str| fs::read(Path::new(&out).join(file)).unwrap();

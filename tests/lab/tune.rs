@@ -102,6 +102,56 @@ fn rows_are_priced_and_the_result_is_that_of_other_texts() {
     assert!(online > 0.7, "{online}");
 }
 
+/// The tree has as many nodes as pay, and is compared with what was found.
+#[test]
+fn the_size_of_a_tree_is_searched_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tree.yaml");
+    let tree =
+        "{ target: { model: embedded:demo-llama-target }, drafters: [{ max_gram_tree: {} }] }";
+    std::fs::write(&config, tree).unwrap();
+    let with = |row_cost: f64, more: &str| {
+        let given = format!(
+            "--limit 12 --starts 1 --costs 1 --config {}",
+            config.display()
+        );
+        run(&tune(
+            "llama",
+            &format!("{given} --row-cost {row_cost} {more}"),
+        ))
+    };
+    let report = |row_cost| -> Value { serde_json::from_str(&with(row_cost, "--json")).unwrap() };
+    let (cheap, dear) = (report(0.0005), report(0.3));
+    let nodes = |report: &Value| report["frontier"][0]["nodes"].as_u64().unwrap();
+    assert!(
+        nodes(&cheap) > nodes(&dear),
+        "{} {}",
+        nodes(&cheap),
+        nodes(&dear)
+    );
+    for report in [&cheap, &dear] {
+        let best = &report["frontier"][0];
+        let speedup = best["predicted"]["speedup"].as_f64().unwrap();
+        assert!(speedup >= 1.0, "{best}");
+        let alone = report["always"][1]["drafts"].as_str().unwrap();
+        assert!(
+            alone.contains(" nodes, ") && alone.ends_with(" deep"),
+            "{alone}"
+        );
+        // A tree is replayed, and what was searched is what is checked.
+        let replayed = best["held_out"]["searched_speedup"].as_f64().unwrap();
+        assert!(
+            (replayed / speedup - 1.0).abs() < 0.05,
+            "{replayed} {speedup}"
+        );
+    }
+    let text = with(0.0005, "");
+    assert!(
+        text.contains(&format!("tree: {{ max_nodes: {} }}", nodes(&cheap))),
+        "{text}"
+    );
+}
+
 #[test]
 fn invalid_costs_are_refused() {
     let costs = |text| refused(&tune("t5", &format!("--limit 1 --costs {text}")));

@@ -36,6 +36,11 @@ const OTHERS = [
   'Repeat this sentence three times: the quick brown fox jumps over the lazy dog.',
 ];
 
+// Fields of a request that are left out where nothing is filled in: the model's own settings hold.
+const OPTIONAL = {
+  'top-p': 'top_p', repetition: 'repetition_penalty', presence: 'presence_penalty', frequency: 'frequency_penalty', seed: 'seed',
+};
+
 // Never innerHTML: everything from models and servers is text.
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -82,6 +87,7 @@ async function describe() {
   byId('length').max = room;
   byId('length').value = Math.min(cascade.max_tokens, room);
   byId('temperature').value = cascade.temperature;
+  for (const [name, field] of Object.entries(OPTIONAL)) byId(name).placeholder = cascade.defaults[field] ?? byId(name).placeholder;
   const isDemo = cascade.levels[0].name.startsWith('demo-');
   byId('knows').hidden = !isDemo;
   offer(isDemo ? DEMO : OTHERS);
@@ -382,8 +388,9 @@ function request(messages) {
     speculation: speculation(),
     cache_salt: page.salt,
   };
-  if (byId('top-p').value) body.top_p = Number(byId('top-p').value);
-  if (byId('seed').value) body.seed = Number(byId('seed').value);
+  for (const [name, field] of Object.entries(OPTIONAL)) {
+    if (byId(name).value) body[field] = Number(byId(name).value);
+  }
   if (!page.model.cascade.chat) return ['v1/completions', {...body, prompt: messages.at(-1).content}];
   const asked = messages.map(({role, content}) => ({role, content: role === 'assistant' ? content.trim() : content}));
   const system = byId('system').value.trim();

@@ -406,6 +406,7 @@ impl Served {
             .levels
             .iter()
             .map(|level| json!({"name": level.name, "role": level.role.as_str()}));
+        let own = self.sampling().stated();
         json!({
             "id": id,
             "object": "model",
@@ -419,12 +420,23 @@ impl Served {
                 "lenience": self.config.lenience.get(),
                 "chat": self.template.is_some(),
                 "max_tokens": self.config.generation.max_new_tokens,
-                "temperature": self.sampling().temperature(),
+                "temperature": decimal(Some(self.sampling().temperature())),
                 "sampling": self.sampling().to_string(),
+                "defaults": {
+                    "top_p": decimal(own.top_p),
+                    "repetition_penalty": decimal(own.repetition_penalty),
+                    "presence_penalty": decimal(own.presence_penalty),
+                    "frequency_penalty": decimal(own.frequency_penalty),
+                },
                 "plain_tokens_per_second": self.plain_speed,
             },
         })
     }
+}
+
+/// A number as it was written: 0.6, and not the f32 next to it.
+fn decimal(number: Option<f32>) -> Option<f64> {
+    number?.to_string().parse().ok()
 }
 
 /// Generates a few tokens, and returns the tokens per second of plain decoding.

@@ -1,8 +1,10 @@
 //! What a request may hold, and what is refused by name.
 
+use cascade_config::{ChatTemplate, SamplingSettings};
+use cascade_core::StatedSampling;
 use serde_json::json;
 
-use crate::common::{QUESTION, Running, user, with};
+use crate::common::{QUESTION, Running, config_with_k, user, with};
 
 #[test]
 fn every_wrong_field_is_named() {
@@ -173,6 +175,26 @@ fn what_asks_for_nothing_may_be_given() {
     server.chat(&body);
     let body = json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": [], "logit_bias": null, "metadata": {}, "guided_json": null});
     server.complete(&body);
+}
+
+/// What the page shows where nothing is filled in.
+#[test]
+fn the_models_entry_has_the_settings_that_hold_without_others() {
+    let mut config = config_with_k();
+    config.generation.sampling = SamplingSettings::try_from(StatedSampling {
+        temperature: Some(0.6),
+        repetition_penalty: Some(1.2),
+        ..StatedSampling::default()
+    })
+    .unwrap();
+    let server = Running::start_as(config, ChatTemplate::vicuna(), |_| {});
+    let models = server.get("/v1/models").json();
+    let entry = &models["data"][0]["cascade"];
+    assert_eq!(entry["temperature"], 0.6);
+    let expected = json!({
+        "top_p": null, "repetition_penalty": 1.2, "presence_penalty": null, "frequency_penalty": null,
+    });
+    assert_eq!(entry["defaults"], expected);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 
 mod dataset;
 mod demo;
-mod fold;
 mod recorded;
 mod replay;
 mod reproduce;
+mod room;
 mod step;
 mod tables;
 mod theory;

@@ -22,10 +22,11 @@ use jiff::Timestamp;
 
 use crate::args::batch_size;
 use crate::exit::ExitCode;
-use crate::fold::folded;
 use crate::progress::Progress;
 use crate::tokenizer;
-use crate::{costs, fold, given, interrupt, outputs, terminal};
+use crate::{costs, given, interrupt, outputs, room, terminal};
+
+mod screen;
 
 const T5_XXL: &str = include_str!("../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../configs/vicuna-7b.yaml");
@@ -340,25 +341,17 @@ pub(crate) fn finished(manifest: Manifest) -> Manifest {
     }
 }
 
-/// Writes the report, prints its tables, and fails if an output was wrong.
+/// Writes the report, prints a screen of it, and fails if an output was wrong.
 fn finish(reported: Reported, folder: &Path) -> Result<ExitCode> {
     reported.report.write(folder)?;
-    let mut out = terminal::stdout();
-    let width = fold::fitting();
-    write!(
-        out,
-        "{}\n\n",
-        folded(&reported.summary, Some(width)).trim_end()
-    )?;
-    for table in &reported.tables {
-        writeln!(out, "{}", folded(&table.to_markdown(), Some(width)))?;
-    }
-    writeln!(out, "written to {}", folder.display())?;
+    let screen = screen::of(&reported, folder, room::columns());
+    write!(terminal::stdout(), "{screen}")?;
     match reported.unequal {
         0 => Ok(ExitCode::SUCCESS),
         unequal => {
             terminal::error(format_args!(
-                "error: {unequal} outputs differ from plain decoding; see the tables"
+                "error: {unequal} outputs differ from plain decoding; see {}",
+                folder.join("report.html").display()
             ));
             Ok(ExitCode::FAILURE)
         }

@@ -252,6 +252,14 @@ impl Metric {
             Self::Gain => "gain",
         }
     }
+
+    /// What cascades are compared by: of walltime, times plain decoding's.
+    pub(crate) const fn compared(self) -> &'static str {
+        match self {
+            Self::Walltime => Self::Speedup.title(),
+            metric => metric.title(),
+        }
+    }
 }
 
 /// A row of the paper's table: an algorithm, the settings of it that are tried, and its figures.

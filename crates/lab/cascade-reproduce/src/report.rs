@@ -47,5 +47,6 @@ pub use manifest::{Machine, Manifest, Sha256, Weights};
 pub use plot::{Axis, Bars, Line, Plot};
 pub use sample::Sample;
 pub use table::{Figures, Table};
+pub use text::wrapped;
 
 pub use crate::results::{is_result_file, refuse_foreign};

@@ -21,6 +21,8 @@ pub struct Reported {
     pub report: Report,
     /// Its tables.
     pub tables: Vec<Table>,
+    /// How many of the first tables sum up the others.
+    pub overviews: usize,
     /// What was found, a sentence to a line.
     pub summary: String,
     /// Runs with output that differs from plain decoding's by more than rounding explains. Not 0:
@@ -58,7 +60,8 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
         })?;
     Ok(Reported {
         report,
-        tables: made.overview.into_iter().chain(made.tables).collect(),
+        overviews: made.overviews.len(),
+        tables: [made.overviews, made.tables].concat(),
         summary: made.summary,
         unequal: data.unequal(),
     })
@@ -73,14 +76,14 @@ fn begin(data: &Data, made: &Made, mut manifest: Manifest) -> Report {
         .insert("prompts and bootstrap".to_owned(), data.plan.seed);
     let title = format!("{}: {}", data.plan.name, notes::title(data));
     let about = &data.definition.about;
-    match &made.overview {
-        None => Report::new(title, made.summary.clone(), manifest).text(about),
-        Some(overview) => {
-            let report = Report::new(title, about, manifest).table(overview.clone());
-            let found = made.summary.lines().fold(report, Report::text);
-            found.heading("In detail")
-        }
+    if made.overviews.is_empty() {
+        return Report::new(title, made.summary.clone(), manifest).text(about);
     }
+    let report = Report::new(title, about, manifest);
+    let tables = made.overviews.iter().cloned();
+    let report = tables.fold(report, Report::table);
+    let found = made.summary.lines().fold(report, Report::text);
+    found.heading("In detail")
 }
 
 /// The parts of a report that are an experiment's own.
@@ -89,8 +92,8 @@ struct Made {
     summary: String,
     tables: Vec<Table>,
     plots: Vec<(crate::report::Plot, String)>,
-    /// A table that shows it all at once, if the tables are several.
-    overview: Option<Table>,
+    /// Tables that sum up the others.
+    overviews: Vec<Table>,
     /// The variant that samples are shown of, if it is not the one of most drafters.
     best: Option<usize>,
 }

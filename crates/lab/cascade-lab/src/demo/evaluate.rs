@@ -14,9 +14,9 @@ use clap::Args;
 
 use crate::args::{ModelArgs, batch_size};
 use crate::exit::ExitCode;
-use crate::fold::{self, folded};
 use crate::models::configuration;
 use crate::progress::Progress;
+use crate::room;
 use crate::{at_most, interrupt, job, terminal};
 
 /// What is evaluated if nothing is named.
@@ -70,8 +70,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     if args.json {
         terminal::write_json(&mut out, &report)?
     } else {
-        let table = table(args, &report)?.to_markdown();
-        write!(out, "{}", folded(&table, Some(fold::fitting())))?;
+        write!(out, "{}", table(args, &report)?.to_text(room::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::chains::{ChainsArgs, Named};
-use crate::fold::{self, folded};
 use crate::reproduce;
+use crate::room;
 use crate::terminal;
 
 /// What intervals are.
@@ -141,7 +141,7 @@ pub(super) fn show<S: Study>(
             terminal::write_json(out, &S::record(row))?;
         }
     } else {
-        let table = folded(&table.to_markdown(), fold::width());
+        let table = table.to_text(room::columns());
         writeln!(out, "{table}\n{summary}")?;
     }
     let Some(folder) = &output.out else {

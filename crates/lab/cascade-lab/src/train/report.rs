@@ -10,7 +10,7 @@ use cascade_traces::train::{Epoch, Prediction, Quality};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::fold::{self, folded};
+use crate::room;
 use crate::{reproduce, terminal};
 
 /// How tokens per time were found.
@@ -44,7 +44,7 @@ impl Told {
         device: Option<DeviceSpec>,
     ) -> Result<()> {
         let manifest = reproduce::finished(reproduce::manifest(started, device));
-        let printed = folded(&self.table.to_markdown(), fold::width());
+        let printed = self.table.to_text(room::columns());
         let text = serde_json::to_string_pretty(&self.record)? + "\n";
         cascade_core::fs::write(folder.join(self.file), text.as_bytes())?;
         let report = Report::new(self.title, self.summary.clone(), manifest).table(self.table);

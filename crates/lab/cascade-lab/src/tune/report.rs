@@ -62,8 +62,9 @@ impl Report<'_> {
         let own = best.outcome.as_ref();
         let found = own.map_or(best.candidate.speedup, |own| own.speedup);
         let always = self.tuned.always.iter();
+        let is_plain = best.candidate.k_of_used().is_empty();
         match always.max_by(|a, b| a.outcome.speedup.total_cmp(&b.outcome.speedup)) {
-            Some(better) if better.outcome.speedup >= found => writeln!(
+            Some(better) if better.outcome.speedup > found || is_plain => writeln!(
                 out,
                 "\nOn the half that was held out, nothing found is faster than this: {}",
                 better.name
@@ -83,6 +84,9 @@ impl Report<'_> {
                     best.candidate.k_of_used(),
                     best.candidate.setting.lenience
                 )?;
+                if let Some(nodes) = best.candidate.setting.nodes {
+                    writeln!(out, "tree: {{ max_nodes: {nodes} }}")?;
+                }
             }
         }
         Ok(())

@@ -4,12 +4,18 @@ mod csv;
 mod html;
 mod latex;
 mod markdown;
+mod plain;
 
 pub(crate) use html::badge;
 
+use std::collections::HashSet;
+
 use crate::error::{Error, Result};
 use crate::report::evidence::Evidence;
-use crate::report::figure::Figure;
+use crate::report::figure::{Figure, Interval, fixed};
+
+/// What the marks behind figures say.
+const MARKS: &str = "= where the paper's figure is in our interval or has our digits; else, by how much ours differs.";
 
 /// A column of figures, all of one kind of evidence.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +26,8 @@ pub struct Figures {
     decimals: usize,
     intervals: Option<String>,
     figures: Vec<Option<Figure>>,
+    /// The paper's figures, if they are in the column before and of the same title.
+    papers: Vec<Option<Figure>>,
 }
 
 impl Figures {
@@ -37,6 +45,7 @@ impl Figures {
             decimals: 2,
             intervals: None,
             figures: figures.into_iter().map(Into::into).collect(),
+            papers: Vec::new(),
         }
     }
 
@@ -75,6 +84,40 @@ impl Figures {
             "" => self.header.clone(),
             unit => format!("{}, {unit}", self.header),
         }
+    }
+
+    /// How a figure differs from the paper's: `=` where that is within its interval or has the same
+    /// digits, else in percent of it; empty where one of them is missing.
+    fn mark(&self, row: usize) -> String {
+        let paper = self.papers.get(row).copied().flatten();
+        let (Some(ours), Some(paper)) = (self.figures[row], paper) else {
+            return String::new();
+        };
+        let digits = |figure: Figure| fixed(figure.value, self.decimals);
+        let within = |interval: Interval| (interval.low..=interval.high).contains(&paper.value);
+        if digits(ours) == digits(paper) || ours.interval.is_some_and(within) {
+            return "=".to_owned();
+        }
+        let percent = 100.0 * (ours.value / paper.value - 1.0);
+        if !percent.is_finite() {
+            return "≠".to_owned();
+        }
+        let places = usize::from(percent.abs() < 0.5);
+        format!("{percent:+.places$}%")
+    }
+
+    /// The displayed digits of each figure, with its mark.
+    fn shown(&self) -> impl Iterator<Item = Option<String>> {
+        let marks: Vec<String> = (0..self.figures.len()).map(|row| self.mark(row)).collect();
+        let widths = marks.iter().map(|mark| mark.chars().count());
+        let width = widths.max().unwrap_or(0);
+        self.figures.iter().zip(marks).map(move |(figure, mark)| {
+            let digits = figure.as_ref()?.display(self.decimals);
+            Some(match width {
+                0 => digits,
+                _ => format!("{digits} {mark:>width$}"),
+            })
+        })
     }
 }
 
@@ -116,13 +159,17 @@ impl Column {
     ) -> Vec<String> {
         match self {
             Self::Labels { cells, .. } => cells.iter().map(|cell| label(cell)).collect(),
-            Self::Figures(column) => {
-                let figures = column.figures.iter();
-                let shown = figures.map(|f| f.map(|f| f.display(column.decimals)));
-                shown.map(figure).collect()
-            }
+            Self::Figures(column) => column.shown().map(figure).collect(),
         }
     }
+}
+
+/// Columns that stand together below one title: the paper's figures and ours. Others stand alone.
+fn groups(columns: &[Column]) -> impl Iterator<Item = &[Column]> {
+    let together = |a: &Column, b: &Column| {
+        a.figures().is_some() && b.figures().is_some() && a.title() == b.title()
+    };
+    columns.chunk_by(together)
 }
 
 /// A row of columns of text.
@@ -131,8 +178,9 @@ fn row(columns: &[Vec<String>], row: usize, separator: &str) -> String {
     cells.join(separator)
 }
 
-/// A table to read ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for
-/// programs ([`to_csv`](Self::to_csv)).
+/// A table to read ([`to_text`](Self::to_text), [`to_markdown`](Self::to_markdown),
+/// [`to_html`](Self::to_html), [`to_latex`](Self::to_latex)) and for programs
+/// ([`to_csv`](Self::to_csv)).
 ///
 /// It is built column by column, since a column has the evidence. All columns have one cell per
 /// row, and every figure is a finite number; a column that breaks this is refused.
@@ -168,12 +216,18 @@ impl Table {
         })
     }
 
-    /// Adds a column of figures at the right.
+    /// Adds a column of figures at the right. Behind the paper's figures of the same header and
+    /// unit, each is marked with how it differs.
     ///
     /// # Errors
     /// What [`Self::labels`] refuses, invalid figures, and intervals of a kind that is not named.
-    pub fn figures(self, column: Figures) -> Result<Self> {
+    pub fn figures(self, mut column: Figures) -> Result<Self> {
         self.check(&column)?;
+        let before = self.columns.last().and_then(Column::figures);
+        let papers = before.filter(|before| before.evidence == Evidence::Paper);
+        if let Some(papers) = papers.filter(|papers| papers.title() == column.title()) {
+            column.papers.clone_from(&papers.figures);
+        }
         self.with(Column::Figures(column))
     }
 
@@ -263,23 +317,66 @@ impl Table {
         Ok(())
     }
 
-    /// The caller's notes, and what must be known of intervals.
+    /// The caller's notes, and what must be known of intervals and marks.
     fn all_notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
-        let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
-        for column in self.all_figures().filter(|column| column.has_intervals()) {
-            let kind = column.intervals.as_deref().unwrap_or_default();
-            let name = format!("{} ({})", column.header, column.evidence);
-            match kinds.iter_mut().find(|(known, _)| *known == kind) {
-                None => kinds.push((kind, vec![name])),
-                Some((_, names)) => names.push(name),
+        let intervals = self.all_figures().filter(|column| column.has_intervals());
+        let mut kinds: Vec<&str> = Vec::new();
+        for kind in intervals.filter_map(|column| column.intervals.as_deref()) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
             }
         }
-        notes.extend(
-            kinds
-                .iter()
-                .map(|(kind, names)| format!("Intervals of {}: {kind}.", names.join(", "))),
-        );
+        notes.extend(kinds.iter().map(|kind| format!("Intervals: {kind}.")));
+        if self.all_figures().any(|column| !column.papers.is_empty()) {
+            notes.push(MARKS.to_owned());
+        }
         notes
+    }
+
+    /// The table in pieces of at most `limit` characters, where `width` says how many a group of
+    /// columns takes. Each begins with the columns that tell the rows apart, or with their numbers,
+    /// and has one group of columns more at least.
+    fn pieces(&self, limit: usize, width: impl Fn(&[Column]) -> usize) -> Vec<Vec<Column>> {
+        let of = |columns: &[Column]| groups(columns).map(&width).sum::<usize>();
+        if of(&self.columns) <= limit {
+            return vec![self.columns.clone()];
+        }
+        let fits = |&keys: &usize| 2 * of(&self.columns[..keys]) < limit;
+        let (keys, others) = match self.keys().filter(fits) {
+            Some(keys) => (self.columns[..keys].to_vec(), &self.columns[keys..]),
+            None => (vec![self.numbers()], self.columns.as_slice()),
+        };
+        let mut pieces: Vec<Vec<Column>> = Vec::new();
+        for group in groups(others) {
+            match pieces.last_mut() {
+                Some(last) if of(last) + of(group) <= limit => last.extend_from_slice(group),
+                _ => pieces.push([keys.as_slice(), group].concat()),
+            }
+        }
+        pieces
+    }
+
+    /// How many of the first columns tell the rows apart, if text does.
+    fn keys(&self) -> Option<usize> {
+        let texts = self.columns.iter().map_while(|column| match column {
+            Column::Labels { cells, .. } => Some(cells),
+            Column::Figures(_) => None,
+        });
+        let texts: Vec<&Vec<String>> = texts.collect();
+        let distinct = |count: &usize| {
+            let key = |row| texts[..*count].iter().map(move |cells| &cells[row]);
+            let mut seen = HashSet::new();
+            (0..self.rows()).all(|row| seen.insert(key(row).collect::<Vec<_>>()))
+        };
+        (1..=texts.len()).find(distinct)
+    }
+
+    /// A column that numbers the rows.
+    fn numbers(&self) -> Column {
+        Column::Labels {
+            header: "#".to_owned(),
+            cells: (1..=self.rows()).map(|row| row.to_string()).collect(),
+        }
     }
 }

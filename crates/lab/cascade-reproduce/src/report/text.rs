@@ -24,6 +24,21 @@ pub(crate) fn shown_line(text: &str) -> String {
     shown(text).replace(['\n', '\t'], " ")
 }
 
+/// The text in lines of at most so many characters, broken at spaces; a longer word has a line of
+/// its own.
+pub fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in shown_line(text).split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= most => {
+                *last = format!("{last} {word}");
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn push_shown(out: &mut String, c: char) {
     if is_plain(c) {
         out.push(c);
@@ -58,6 +73,12 @@ fn picture(c: char) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_break_at_spaces() {
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert!(wrapped("", 8).is_empty());
+    }
 
     #[test]
     fn what_cannot_be_seen_is_shown() {

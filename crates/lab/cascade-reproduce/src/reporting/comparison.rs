@@ -2,6 +2,9 @@
 
 use cascade_traces::CostTable;
 
+mod summary;
+
+use self::summary::{Best, Summary};
 use super::data::{Data, INTERVALS, Ratio, Sheet};
 use super::{Made, notes};
 use crate::report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
@@ -20,34 +23,36 @@ struct Line<'a> {
 
 pub(super) fn made(data: &Data) -> Result<Made> {
     let mut made = Made::default();
-    let mut columns = Vec::new();
+    let mut others = Summary::default();
     for suite in &data.plan.suites {
         let sheet = data.of_dataset(&suite.dataset);
         if sheet.prompts() == 0 {
             continue;
         }
+        let mut beside = Summary::default();
         for &metric in &data.definition.metrics {
-            columns.extend(add(&mut made, data, &sheet, &suite.dataset, metric)?);
+            let Some(best) = add(&mut made, data, &sheet, &suite.dataset, metric)? else {
+                continue;
+            };
+            if best.has_papers() {
+                beside.add_beside(best, &suite.dataset);
+            } else {
+                others.add(best, &suite.dataset);
+            }
         }
+        let of_paper = data.definition.of_paper(&suite.dataset);
+        let title = format!(
+            "Summary: the best of each row on {}, and the paper's on {of_paper}",
+            suite.dataset
+        );
+        made.overviews.extend(beside.table(data, &title)?);
     }
     if made.tables.is_empty() {
         made.summary = "No prompt has been answered by all cascades yet.".to_owned();
     }
-    // Of one column, the only table is the overview.
-    if columns.len() > 1 {
-        made.overview = Some(overview(data, columns)?);
-    }
+    let title = "Summary: the best of each row, where the paper has no figures";
+    made.overviews.extend(others.table(data, title)?);
     Ok(made)
-}
-
-/// The best of each row: a column for each metric on each dataset.
-fn overview(data: &Data, columns: Vec<Figures>) -> Result<Table> {
-    let rows = data.definition.rows.iter();
-    let table = Table::new("Summary: the best of each row")
-        .labels("Algorithm", rows.clone().map(|row| row.algorithm.as_str()))?
-        .labels("Drafters", rows.map(|row| names(&row.drafters)))?
-        .note(format!("{}.", notes::title(data)));
-    columns.into_iter().try_fold(table, Table::figures)
 }
 
 fn add(
@@ -56,7 +61,7 @@ fn add(
     sheet: &Sheet<'_>,
     dataset: &str,
     metric: Metric,
-) -> Result<Option<Figures>> {
+) -> Result<Option<Best>> {
     let costs = data.costs(metric)?;
     if costs.is_none() && metric != Metric::Walltime {
         return Ok(None);
@@ -79,10 +84,7 @@ fn add(
     if let Some(sentence) = scored.finding(dataset, metric) {
         made.summary = format!("{}\n{sentence}", made.summary).trim().to_owned();
     }
-    let header = format!("{}, {dataset}", scored.measure(metric));
-    Ok(Some(
-        Figures::new(header, scored.evidence(), scored.best_of_rows()).intervals(INTERVALS),
-    ))
+    Ok(Some(Best::of(&scored, of_paper, metric)))
 }
 
 fn caption(data: &Data) -> String {
@@ -285,19 +287,19 @@ impl<'a> Scored<'a> {
     }
 
     fn walltime_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
-        let papers_speed = papers(lines, "walltime", |value| value).unit("tokens/s");
-        let mut table = table.figures_if_any(papers_speed)?;
-        if let Some(plain) = lines.first().and_then(|line| line.paper) {
-            let ratios = papers(lines, "walltime × plain", |value| value / plain);
-            table = table.figures_if_any(ratios)?;
-        }
         let evidence = self.data.plan.evidence;
         let rates = self.column(lines, "walltime", evidence, |variant| {
             self.sheet.tokens_per_second(variant)
         });
-        table
-            .figures(rates.unit("tokens/s").decimals(1))?
-            .figures(self.speedups(lines))
+        let papers_speed = papers(lines, "walltime", |value| value).unit("tokens/s");
+        let mut table = table
+            .figures_if_any(papers_speed.decimals(1))?
+            .figures(rates.unit("tokens/s").decimals(1))?;
+        if let Some(plain) = lines.first().and_then(|line| line.paper) {
+            let ratios = papers(lines, "walltime × plain", |value| value / plain);
+            table = table.figures_if_any(ratios)?;
+        }
+        table.figures(self.speedups(lines))
     }
 
     fn speedups(&self, lines: &[Line<'_>]) -> Figures {
@@ -412,21 +414,13 @@ impl<'a> Scored<'a> {
         }
     }
 
-    /// What is compared, in a word.
-    fn measure(&self, metric: Metric) -> &'static str {
-        match metric {
-            Metric::Walltime => "walltime × plain",
-            metric => metric.title(),
-        }
-    }
-
-    /// What is compared, of the best variant of each row.
-    fn best_of_rows(&self) -> Vec<Option<Figure>> {
+    /// A figure of the best variant of each row.
+    fn best_of_rows(&self, figure: impl Fn(usize) -> Option<Figure>) -> Vec<Option<Figure>> {
         let rows = 0..self.data.definition.rows.len();
         let best = rows.map(|row| {
             let variant = self.best(&self.variants_of(row))?;
             self.scores[variant]?;
-            self.figure(variant)
+            figure(variant)
         });
         best.collect()
     }
@@ -473,7 +467,7 @@ impl<'a> Scored<'a> {
                 Some(format!("{} {score:.2}", row.algorithm))
             })
             .collect();
-        let by = self.measure(metric);
+        let by = metric.compared();
         (!best.is_empty()).then(|| format!("{dataset}, {by}: {}.", best.join(", ")))
     }
 

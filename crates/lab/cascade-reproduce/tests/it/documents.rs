@@ -120,6 +120,70 @@ fn goldens() {
     golden("manifest.json", &manifest().to_json().unwrap());
 }
 
+/// A table with the paper's figures before ours.
+fn beside() -> Table {
+    let ours = [
+        Some(Figure::with_interval(3.97, 3.9, 4.1)),
+        None,
+        Some(Figure::new(1.0)),
+    ];
+    let figures =
+        |header: &str, kind, all: [f64; 3]| Figures::new(header, kind, all.map(Figure::new));
+    Table::new("Speed of all")
+        .labels("Drafts", ["two_workers", "a|b", "plain"])
+        .unwrap()
+        .figures(figures("SWI, by size", Evidence::Paper, [3.38, 2.0, 1.0]))
+        .unwrap()
+        .figures(Figures::new("SWI, by size", Evidence::Measured, ours).intervals("95 %"))
+        .unwrap()
+        .figures(figures(
+            "tokens per forward",
+            Evidence::Measured,
+            [2.0, 1.5, 1.0],
+        ))
+        .unwrap()
+        .note("A note.")
+}
+
+#[test]
+fn figures_are_marked_with_how_they_differ_from_the_papers() {
+    golden("table.txt", &beside().to_text(100));
+    for (text, mark) in [
+        (beside().to_markdown(), "3.97 [3.90, 4.10] +17%"),
+        (beside().to_latex(), "3.97 [3.90, 4.10] +17\\%"),
+        (beside().to_html(), "3.97 <span class=\"mark\">+17%</span>"),
+    ] {
+        assert!(text.contains(mark), "{text}");
+        assert!(text.contains("by how much ours differs"), "{text}");
+    }
+}
+
+#[test]
+fn a_wide_table_comes_in_pieces_that_name_their_rows() {
+    let text = beside().rows_to_text(46);
+    assert_eq!(text.matches("two_workers").count(), 2, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 46),
+        "{text}"
+    );
+    let figures =
+        |header: &str| Figures::new(header, Evidence::Measured, [1.0, 2.0].map(Figure::new));
+    let alike = Table::new("t").labels("name", ["same", "same"]).unwrap();
+    let alike = alike
+        .figures(figures("first"))
+        .unwrap()
+        .figures(figures("second"))
+        .unwrap();
+    let text = alike.rows_to_text(16);
+    assert!(text.matches("\n2 ").count() > 1, "{text}");
+    let wide = (0..9).try_fold(alike, |table, i| {
+        table.figures(figures(&format!("column {i} of many")))
+    });
+    let wide = wide.unwrap();
+    assert!(wide.to_latex().matches("\\begin{tabular}").count() > 1);
+    assert_eq!(wide.to_html().matches("<table>").count(), 1);
+}
+
 #[test]
 fn columns_that_break_the_rules_are_refused() {
     let refused = |column: Figures, problem: &str| {

@@ -144,7 +144,7 @@ fn a_run_is_the_same_after_an_interruption_and_in_shards() {
     assert_eq!(samples("merged"), samples("whole"));
     let (merged, one) = (reported(&at("merged")), reported(&at("whole")));
     let without_times = |reported: &Reported| {
-        let csv = reported.tables[1].to_csv();
+        let csv = reported.tables[reported.overviews].to_csv();
         let columns = csv
             .lines()
             .map(|line| line.split(',').take(6).collect::<Vec<_>>().join(","));
@@ -190,7 +190,31 @@ fn results_are_what_they_say() {
         assert_eq!(prompt[1].models[1].calls, prompt[1].drafted);
     }
     let reported = reported(folder.path());
-    let markdown = reported.tables[1].to_markdown();
+    let (overviews, tables) = reported.tables.split_at(reported.overviews);
+    let [beside, other] = overviews else {
+        panic!("{overviews:?}");
+    };
+    let (beside, other) = (beside.to_text(100), other.to_text(100));
+    for said in [
+        "Summary: the best of each row on problems, and the paper's on gsm8k",
+        "SWI, FLAN-T5 model sizes",
+        "paper  ",
+        "1 of 1 pairs of rows are in the paper's order.",
+    ] {
+        assert!(beside.contains(said), "{said}: {beside}");
+    }
+    let row = |name: &str| beside.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("Autoregressive").ends_with(" ="), "{beside}");
+    assert!(
+        row("S Decoding").contains("  3.38  ") && row("S Decoding").ends_with('%'),
+        "{beside}"
+    );
+    assert!(row("CS Drafting").contains("  –  "), "{beside}");
+    assert!(
+        other.contains("× plain,") && !other.contains("paper  "),
+        "{other}"
+    );
+    let markdown = tables[0].to_markdown();
     assert!(
         markdown.contains("SWI (paper)") && markdown.contains("SWI (modelled)"),
         "{markdown}"

@@ -5,7 +5,7 @@ use cascade_config::{Assembly, Config, Drafter, ScheduleConfig};
 use cascade_engine::{Clock, Placement, VirtualClock};
 use serde::Serialize;
 
-use super::search::best_alone;
+use super::search::{Candidate, alone, best_alone};
 use super::simulate::{Prediction, Recordings, Setting};
 use super::{Space, Tuner};
 use crate::Result;
@@ -59,15 +59,91 @@ pub(super) struct HeldOut<'a> {
 
 impl HeldOut<'_> {
     pub(super) fn of_setting(&self, setting: &Setting) -> Result<Outcome> {
+        self.outcome(&self.config(setting)?)
+    }
+
+    fn config(&self, setting: &Setting) -> Result<Config> {
         let mut config = self.tuner.config.clone().with_schedule(setting.k.clone())?;
         config.lenience = setting.lenience;
-        self.outcome(&config)
+        config.max_nodes = setting.nodes.unwrap_or(config.max_nodes);
+        Ok(config)
+    }
+
+    /// The fastest tree of a drafter that drafts alone, on the half that is searched on: of all
+    /// sizes as deep as they grow, then of all depths in the best size.
+    pub(super) fn best_tree(&self, drafter: usize, space: &Space) -> Result<Option<Candidate>> {
+        let drafters = self.tuner.drafters.len();
+        let tree = |depth: usize, nodes: usize| -> Result<Setting> {
+            let chain = alone(drafters, drafter, depth)?;
+            Ok(Setting {
+                nodes: Some(nodes),
+                ..chain
+            })
+        };
+        let most = |nodes: usize| {
+            space
+                .statistical
+                .iter()
+                .copied()
+                .filter(move |&depth| depth < nodes)
+        };
+        let sizes = space
+            .nodes
+            .iter()
+            .map(|&nodes| tree(most(nodes).max().unwrap_or(1), nodes));
+        let Some(best) = self.fastest(sizes)? else {
+            return Ok(None);
+        };
+        let nodes = best.setting.nodes.unwrap_or(1);
+        let depths = most(nodes).filter(|&depth| depth > 0);
+        let deep = self.fastest(depths.map(|depth| tree(depth, nodes)))?;
+        Ok(deep
+            .filter(|deep| deep.speedup > best.speedup)
+            .or(Some(best)))
+    }
+
+    /// A setting with the best number of nodes beyond the chain that it asks for.
+    pub(super) fn best_size(&self, chain: &Setting, space: &Space) -> Result<Option<Candidate>> {
+        let larger = space
+            .nodes
+            .iter()
+            .filter(|&&nodes| Some(nodes) > chain.nodes);
+        let sized = |&nodes: &usize| Setting {
+            nodes: Some(nodes),
+            ..chain.clone()
+        };
+        self.fastest(larger.map(|nodes| Ok(sized(nodes))))
+    }
+
+    /// The fastest on the half that is searched on.
+    fn fastest(
+        &self,
+        settings: impl Iterator<Item = Result<Setting>>,
+    ) -> Result<Option<Candidate>> {
+        let mut best: Option<Candidate> = None;
+        for setting in settings {
+            let setting = setting?;
+            let (replayed, _) = self.replay(&self.config(&setting)?, self.training)?;
+            let candidate = Candidate::new(setting, replayed, &self.tuner.times);
+            if best
+                .as_ref()
+                .is_none_or(|best| candidate.speedup > best.speedup)
+            {
+                best = Some(candidate);
+            }
+        }
+        Ok(best)
     }
 
     /// What every setting must be compared with: plain decoding, each statistical drafter alone
-    /// with its best length on the training half, the configuration as it is, and the online
-    /// schedule.
-    pub(super) fn always(&self, recordings: &Recordings, space: &Space) -> Result<Vec<Compared>> {
+    /// with its best length on the training half, or with the best of its `trees`, the
+    /// configuration as it is, and the online schedule.
+    pub(super) fn always(
+        &self,
+        recordings: &Recordings,
+        space: &Space,
+        trees: &[(usize, Candidate)],
+    ) -> Result<Vec<Compared>> {
         let config = &self.tuner.config;
         let named = |name: String, outcome| Compared { outcome, name };
         let mut compared = vec![named("plain decoding".to_owned(), Outcome::PLAIN)];
@@ -77,7 +153,14 @@ impl HeldOut<'_> {
                 continue;
             }
             let times = &self.tuner.times;
-            if let Some(best) = best_alone(recordings, drafter, &space.statistical, times)? {
+            if let Some((_, tree)) = trees.iter().find(|(of, _)| *of == drafter) {
+                let (depth, nodes) = (tree.setting.k.rows()[0][drafter], tree.setting.nodes);
+                let name = format!(
+                    "{name} alone, {} nodes, {depth} deep",
+                    nodes.unwrap_or(depth)
+                );
+                compared.push(named(name, self.of_setting(&tree.setting)?));
+            } else if let Some(best) = best_alone(recordings, drafter, &space.statistical, times)? {
                 let tokens = best.setting.k.rows()[0][drafter];
                 let outcome = self.of_setting(&best.setting)?;
                 compared.push(named(format!("{name} alone, {tokens} tokens"), outcome));

@@ -14,6 +14,8 @@ pub struct Space {
     pub max_neural: usize,
     /// Token counts to try for statistical drafters.
     pub statistical: Vec<usize>,
+    /// Numbers of nodes to try for trees, from the smallest.
+    pub nodes: Vec<usize>,
     /// Leniences to try for drafters' reviews of neural drafts.
     pub leniences: Vec<Lenience>,
     /// Starting points; the first is plain decoding, the others are random.
@@ -27,6 +29,7 @@ impl Default for Space {
         Self {
             max_neural: 20,
             statistical: vec![0, 1, 2, 3, 5, 7, 10, 16],
+            nodes: vec![2, 4, 6, 8, 12, 16, 24, 32, 64],
             leniences: [1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
                 .into_iter()
                 .filter_map(|value| Lenience::new(value).ok())
@@ -51,6 +54,16 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// A setting that did this.
+    pub(super) fn new(setting: Setting, prediction: Prediction, times: &Times) -> Self {
+        Self {
+            speedup: prediction.speedup(times),
+            swi: prediction.swi(&times.of_one_row()),
+            setting,
+            prediction,
+        }
+    }
+
     /// Drafters that the K matrix never asks, directly or through a drafter that it does ask.
     pub fn unused(&self) -> Vec<usize> {
         unused(self.setting.k.rows())
@@ -115,7 +128,8 @@ pub(super) fn search(
         searcher.climb(point)?;
     }
     searcher.try_alone()?;
-    Ok(frontier(searcher.seen, &times.of_one_row()))
+    let seen = searcher.seen.into_iter().map(|(_, candidate)| candidate);
+    Ok(frontier(seen.collect(), times))
 }
 
 /// The best prediction of a drafter alone, with these numbers of tokens.
@@ -130,7 +144,8 @@ pub(super) fn best_alone(
 ) -> Result<Option<Candidate>> {
     let mut best: Option<Candidate> = None;
     for &tokens in tokens.iter().filter(|&&tokens| tokens > 0) {
-        let candidate = predicted(recordings, alone(recordings, drafter, tokens)?, times)?;
+        let setting = alone(recordings.drafters(), drafter, tokens)?;
+        let candidate = predicted(recordings, setting, times)?;
         if best
             .as_ref()
             .is_none_or(|best| candidate.speedup > best.speedup)
@@ -141,25 +156,20 @@ pub(super) fn best_alone(
     Ok(best)
 }
 
-/// The setting in which one drafter drafts for the target, and nobody else.
-fn alone(recordings: &Recordings, drafter: usize, tokens: usize) -> Result<Setting> {
-    let n = recordings.drafters();
-    let mut rows = vec![vec![0; n]; n];
+/// The setting in which one of so many drafters drafts for the target, and nobody else.
+pub(super) fn alone(drafters: usize, drafter: usize, tokens: usize) -> Result<Setting> {
+    let mut rows = vec![vec![0; drafters]; drafters];
     rows[0][drafter] = tokens;
     Ok(Setting {
         k: KMatrix::new(rows, Convention::Added)?,
         lenience: Lenience::STRICT,
+        nodes: None,
     })
 }
 
 fn predicted(recordings: &Recordings, setting: Setting, times: &Times) -> Result<Candidate> {
     let prediction = recordings.predict(&setting, times)?;
-    Ok(Candidate {
-        speedup: prediction.speedup(times),
-        swi: prediction.swi(&times.of_one_row()),
-        setting,
-        prediction,
-    })
+    Ok(Candidate::new(setting, prediction, times))
 }
 
 /// Entries of the upper triangle, row by row, and the index of the lenience.
@@ -284,15 +294,16 @@ impl Searcher<'_> {
         Ok(Setting {
             k: KMatrix::new(rows, Convention::Added)?,
             lenience: self.space.leniences[point.lenience],
+            nodes: None,
         })
     }
 }
 
 /// The best candidate, then the Pareto frontier of speedup and drafting cost.
-fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
-    let mut candidates: Vec<Candidate> = seen.into_iter().map(|(_, candidate)| candidate).collect();
+pub(super) fn frontier(mut candidates: Vec<Candidate>, times: &Times) -> Vec<Candidate> {
+    let costs = times.of_one_row();
     candidates.sort_by(|a, b| b.speedup.total_cmp(&a.speedup));
-    let drafting = |candidate: &Candidate| candidate.prediction.drafting_per_token(costs);
+    let drafting = |candidate: &Candidate| candidate.prediction.drafting_per_token(&costs);
     let mut kept: Vec<Candidate> = Vec::new();
     for candidate in candidates {
         if kept

@@ -14,11 +14,18 @@ pub struct Setting {
     pub k: KMatrix,
     /// λ of drafters' reviews of neural drafts.
     pub lenience: Lenience,
+    /// Nodes of a draft at most, where a drafter grows trees: with no more of them than the K
+    /// matrix asks for, they are chains.
+    pub nodes: Option<usize>,
 }
 
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "k {:?}, lenience {}", self.k.rows(), self.lenience)
+        write!(f, "k {:?}, lenience {}", self.k.rows(), self.lenience)?;
+        match self.nodes {
+            Some(nodes) => write!(f, ", nodes {nodes}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -209,6 +216,7 @@ mod tests {
         let setting = Setting {
             k: matrix(&[[0, 0, 10], [0; 3], [0; 3]]),
             lenience: Lenience::STRICT,
+            nodes: None,
         };
         let recordings = recorded(&prompt, 60);
         let with = |row| {
@@ -263,6 +271,7 @@ mod tests {
                 let setting = Setting {
                     k: matrix(&k),
                     lenience: Lenience::STRICT,
+                    nodes: None,
                 };
                 let predicted = recordings.predict(&setting, &times()).unwrap();
                 let measured = measured(&prompt, 60, &setting);
@@ -281,6 +290,7 @@ mod tests {
         let setting = Setting {
             k: matrix(&[[4, 2, 3], [0, 2, 2], [0, 0, 2]]),
             lenience: Lenience::new(2.0).unwrap(),
+            nodes: None,
         };
         let (mut predicted, mut found) = ([0.0; 3], [0.0; 3]);
         for start in 0..12 {
@@ -304,6 +314,7 @@ mod tests {
         let setting = Setting {
             k: matrix(&[[0; 3]; 3]),
             lenience: Lenience::STRICT,
+            nodes: None,
         };
         let prediction = recorded(&prompt, 30).predict(&setting, &times()).unwrap();
         assert!((prediction.speedup(&times()) - 1.0).abs() < 1e-6);

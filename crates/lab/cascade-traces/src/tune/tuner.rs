@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cascade_config::{Config, DrafterModel, ModelPool};
-use cascade_core::{Drafter, Scorer};
+use cascade_core::{Budget, Drafter, Scorer};
 use serde::{Serialize, Serializer};
 
 use super::halves::halves;
 use super::held_out::{Compared, HeldOut, Outcome};
 use super::recording::Recording;
-use super::search::{Candidate, search};
+use super::search::{Candidate, frontier, search};
 use super::simulate::{Recordings, Setting};
 use super::{Space, Times};
 use crate::trace::{Record, Trace, check_architecture};
@@ -96,24 +96,28 @@ impl Tuner {
         let Some(recordings) = self.record(&training, on_record)? else {
             return Ok(None);
         };
-        let frontier = search(&recordings, space, &self.times)?;
+        let mut candidates = search(&recordings, space, &self.times)?;
         let checks = HeldOut {
             tuner: self,
             training: &training,
             held_out: &held_out,
         };
+        let trees = self.trees(&checks, space, &mut candidates)?;
         let drafters = self.config.drafters();
-        let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
-            let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
-            let unused = candidate.unused().into_iter();
-            Ok(FrontierSetting {
-                unused: unused
-                    .map(|drafter| drafters[drafter].name().to_owned())
-                    .collect(),
-                outcome: outcome.transpose()?,
-                candidate,
-            })
-        });
+        let found = candidates
+            .into_iter()
+            .enumerate()
+            .map(|(place, candidate)| {
+                let outcome = (place < check).then(|| checks.of_setting(&candidate.setting));
+                let unused = candidate.unused().into_iter();
+                Ok(FrontierSetting {
+                    unused: unused
+                        .map(|drafter| drafters[drafter].name().to_owned())
+                        .collect(),
+                    outcome: outcome.transpose()?,
+                    candidate,
+                })
+            });
         Ok(Some(Tuned {
             target: self.trace.header.model.clone(),
             costs: self.times.of_one_row(),
@@ -123,8 +127,69 @@ impl Tuner {
             tokens: recordings.tokens(),
             own_predicted_swi: self.own_setting(&recordings)?,
             frontier: found.collect::<Result<_>>()?,
-            always: checks.always(&recordings, space)?,
+            always: checks.always(&recordings, space, &trees)?,
         }))
+    }
+
+    /// The best tree of each drafter that grows trees. Candidates were predicted with chains, which
+    /// they are now told to be; the trees, and the best candidate with a tree, are added.
+    fn trees(
+        &self,
+        checks: &HeldOut<'_>,
+        space: &Space,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<Vec<(usize, Candidate)>> {
+        let mut trees = Vec::new();
+        for drafter in
+            (0..self.drafters.len()).filter(|&drafter| self.branches(drafter, checks.training))
+        {
+            trees.extend(
+                checks
+                    .best_tree(drafter, space)?
+                    .map(|tree| (drafter, tree)),
+            );
+        }
+        if trees.is_empty() {
+            return Ok(trees);
+        }
+        for Candidate { setting, .. } in candidates.iter_mut() {
+            setting.nodes = Some(setting.k.rows()[0].iter().sum::<usize>().max(1));
+        }
+        let asks = |candidate: &&Candidate| {
+            let unused = candidate.unused();
+            unused.len() + 1 < self.drafters.len()
+                && trees.iter().any(|(tree, _)| !unused.contains(tree))
+        };
+        if let Some(best) = candidates.first().filter(asks) {
+            candidates.extend(checks.best_size(&best.setting.clone(), space)?);
+        }
+        candidates.extend(trees.iter().map(|(_, tree)| tree.clone()));
+        *candidates = frontier(std::mem::take(candidates), &self.times);
+        Ok(trees)
+    }
+
+    /// Whether a statistical drafter proposes two tokens for one place, anywhere along the first
+    /// records.
+    fn branches(&self, drafter: usize, records: &[&Record]) -> bool {
+        /// Records that show it.
+        const SEEN: usize = 4;
+        let DrafterModel::Statistical(factory) = &self.drafters[drafter] else {
+            return false;
+        };
+        let mut drafter = factory.drafter();
+        records.iter().take(SEEN).any(|record| {
+            let prompt = record.prompt();
+            drafter.set_source(&prompt.source);
+            (0..record.output.len()).any(|said| {
+                let context = [&prompt.context[..], &record.output[..said]].concat();
+                let nodes = Budget { depth: 2, nodes: 8 };
+                let tree = drafter.propose(&context, nodes).into_tree();
+                (0..tree.len())
+                    .filter(|&node| tree.depth(node) == 0)
+                    .nth(1)
+                    .is_some()
+            })
+        })
     }
 
     /// Records of the half that is searched on.
@@ -174,6 +239,7 @@ impl Tuner {
         let setting = Setting {
             k: k.clone(),
             lenience: self.config.lenience,
+            nodes: None,
         };
         let prediction = recordings.predict(&setting, &self.times)?;
         Ok(Some(prediction.swi(&self.times.of_one_row())))
@@ -246,6 +312,7 @@ impl Serialize for FrontierSetting {
         serde_json::json!({
             "k": setting.k.rows(),
             "lenience": setting.lenience.get(),
+            "nodes": setting.nodes,
             "unused": self.unused,
             // What the search went by, on the half that it searched on; `searched_speedup` of
             // `held_out` is the replay of the same half.

@@ -3,29 +3,53 @@
 use super::{Column, Table, row};
 use crate::report::text::shown_line;
 
+/// The characters of a line of LaTeX's `article` in the size of footnotes.
+const LINE: usize = 80;
+
 impl Table {
     /// The table as a LaTeX `table` with rules of booktabs: title as caption, headers with unit,
     /// the evidence on a line of its own, figures with the decimals that are displayed, intervals
-    /// in brackets, and the notes below. A document needs `\usepackage{booktabs}`, and a font that
-    /// has the letters of the table's texts; symbols are written as commands.
+    /// in brackets, and the notes below. One that is wider than a page is several `tabular`s. A
+    /// document needs `\usepackage{booktabs}`, and a font that has the letters of the table's
+    /// texts; symbols are written as commands.
     pub fn to_latex(&self) -> String {
-        let columns: Vec<Vec<String>> = self.columns.iter().map(lines).collect();
-        let aligned = |column: &Column| if column.figures().is_some() { 'r' } else { 'l' };
-        let align: String = self.columns.iter().map(aligned).collect();
-        let rows = (0..self.rows() + 2).map(|line| row(&columns, line, " & ") + " \\\\\n");
-        let mut rows: Vec<String> = rows.collect();
-        rows.insert(2, "\\midrule\n".to_owned());
         let mut out = format!(
-            "% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\
-             \\begin{{tabular}}{{{align}}}\n\\toprule\n{}\\bottomrule\n\\end{{tabular}}\n",
-            escaped(&self.title),
-            rows.concat()
+            "% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\footnotesize\n\\caption{{{}}}\n",
+            escaped(&self.title)
         );
+        let pieces = self.pieces(LINE, width);
+        let tabulars: Vec<String> = pieces.iter().map(|piece| self.tabular(piece)).collect();
+        out += &tabulars.join("\\par\\medskip\n");
         for note in self.all_notes() {
-            out += &format!("\n\\par\\smallskip{{\\footnotesize {}}}\n", escaped(&note));
+            out += &format!("\n\\par\\smallskip{{{}}}\n", escaped(&note));
         }
         out + "\\end{table}\n"
     }
+
+    fn tabular(&self, piece: &[Column]) -> String {
+        let columns: Vec<Vec<String>> = piece.iter().map(lines).collect();
+        let aligned = |column: &Column| if column.figures().is_some() { 'r' } else { 'l' };
+        let align: String = piece.iter().map(aligned).collect();
+        let rows = (0..self.rows() + 2).map(|line| row(&columns, line, " & ") + " \\\\\n");
+        let mut rows: Vec<String> = rows.collect();
+        rows.insert(2, "\\midrule\n".to_owned());
+        let rows = rows.concat();
+        format!("\\begin{{tabular}}{{{align}}}\n\\toprule\n{rows}\\bottomrule\n\\end{{tabular}}\n")
+    }
+}
+
+/// The characters that a group takes, with the space beside each column.
+fn width(group: &[Column]) -> usize {
+    let shown = |column: &Column| {
+        let mut texts = column.cells(str::to_owned, Option::unwrap_or_default);
+        texts.push(column.title());
+        texts
+            .iter()
+            .map(|text| 3 + text.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    group.iter().map(shown).sum()
 }
 
 /// Header, evidence, and cells.
@@ -36,7 +60,10 @@ fn lines(column: &Column) -> Vec<String> {
         None => (protected(&title), String::new()),
     };
     let figure = |figure: Option<String>| match figure {
-        Some(figure) => figure.replace('-', "$-$"),
+        Some(figure) => figure
+            .replace('-', "$-$")
+            .replace('%', "\\%")
+            .replace('≠', "$\\neq$"),
         None => "--".to_owned(),
     };
     [vec![header, evidence], column.cells(protected, figure)].concat()
@@ -84,6 +111,7 @@ fn symbol(c: char) -> Option<&'static str> {
         '×' => "$\\times$",
         '±' => "$\\pm$",
         '≤' => "$\\leq$",
+        '≠' => "$\\neq$",
         '≥' => "$\\geq$",
         '≈' => "$\\approx$",
         '−' => "$-$",
@@ -142,10 +170,10 @@ mod tests {
                 .intervals("95 %"),
             )
             .unwrap();
-        let expected = "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n\\caption{Speed \\& cost}\n\
+        let expected = "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\\footnotesize\n\\caption{Speed \\& cost}\n\
                         \\begin{tabular}{lr}\n\\toprule\nK & $\\times$ plain \\\\\n & \\emph{measured} \\\\\n\\midrule\n\
                         {}[8] & 2.50 [$-$2.25, 2.75] \\\\\n2\\_10 & -- \\\\\n\\bottomrule\n\\end{tabular}\n\n\
-                        \\par\\smallskip{\\footnotesize Intervals of $\\times$ plain (measured): 95 \\%.}\n\\end{table}\n";
+                        \\par\\smallskip{Intervals: 95 \\%.}\n\\end{table}\n";
         assert_eq!(table.to_latex(), expected);
     }
 }
