@@ -38,6 +38,13 @@ pub(crate) fn remark(generation: &GenerationOutput, place: Place<'_>) -> Option<
         (Ending::Loop, _) => Some(format!(
             "the answer repeats itself: sample with {sampled}, or begin with --repetition-penalty 1.1"
         )),
+        (Ending::Limit, place) if generation.finish == Finish::ContextFull => {
+            let cure = match place {
+                Place::Run(_) => "give a shorter prompt",
+                Place::Chat => "/reset begins a new conversation",
+            };
+            Some(format!("cut at {tokens} tokens: the model's context is full; {cure}"))
+        }
         (Ending::Limit, _) if generation.finish != Finish::MaxNewTokens => None,
         (Ending::Limit, Place::Run(_)) => {
             let more = 2 * tokens;

@@ -43,6 +43,14 @@ pub fn file(file: File) -> Out {
     Printer::new(Box::new(BufWriter::new(file)), false, false)
 }
 
+/// Standard error in place of standard output, for what is said of results that go elsewhere.
+pub fn aside() -> Out {
+    let stderr = io::stderr();
+    let styled = AutoStream::choice(&stderr) != ColorChoice::Never;
+    let on_terminal = stderr.is_terminal();
+    Printer::new(Box::new(AutoStream::always(stderr)), on_terminal, styled)
+}
+
 /// Standard error, locked.
 pub fn stderr() -> Printer<AutoStream<StderrLock<'static>>> {
     let stderr = io::stderr();

@@ -94,7 +94,7 @@ impl Draw {
     fn with_head(&mut self, mut drafter: Drafter, target: &Neural) -> Drafter {
         if let Drafter::Neural { model, .. } = &mut drafter
             && self.0.random_bool(0.3)
-            && !matches!(model.source, ModelSource::File(_))
+            && !model.source.is_gguf()
         {
             let Neural {
                 tokenizer, is_head, ..
