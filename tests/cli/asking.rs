@@ -34,7 +34,10 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
     let mut blanks = 0;
     for prompt in ["Once upon a", "The answer", "Ann has 12"] {
         let record = record(&["run", "-m", &llama, "--raw", prompt]);
-        let (text, ids) = (record["text"].as_str().unwrap(), record["token_ids"].clone());
+        let (text, ids) = (
+            record["text"].as_str().unwrap(),
+            record["token_ids"].clone(),
+        );
         let ids: Vec<u32> = serde_json::from_value(ids).unwrap();
         let asked = cascade_core::TextCodec::encode(&tokenizer, prompt).unwrap();
         let whole = decoded(&[&asked[..], &ids].concat());
@@ -49,7 +52,11 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
 #[test]
 fn a_pipe_beside_a_prompt_follows_it() {
     let ask = |args: &[&str], input: &str| {
-        let args = [&["run", "-m", SMALL, "--max-new-tokens", "1", "--json"], args].concat();
+        let args = [
+            &["run", "-m", SMALL, "--max-new-tokens", "1", "--json"],
+            args,
+        ]
+        .concat();
         let record: Value = serde_json::from_str(&stdout(&piped(&args, input))).unwrap();
         record["prompt"].as_str().unwrap().to_owned()
     };
@@ -79,7 +86,15 @@ fn text_parts_of_messages_are_asked() {
     let each = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}\
                 {% for p in m.content %}<{{ p.text }}>{% endfor %}{% endif %}{% endfor %}";
     fs::write(&lists, each).unwrap();
-    let asked = record(&["run", "-m", &path, "--template", &lists, "--prompts", &prompts]);
+    let asked = record(&[
+        "run",
+        "-m",
+        &path,
+        "--template",
+        &lists,
+        "--prompts",
+        &prompts,
+    ]);
     assert_eq!(asked["prompt"], "<One><and>");
 }
 

@@ -112,7 +112,10 @@ fn quiet_leaves_the_answers_and_a_file_takes_them() {
     let quiet = run(&["--quiet"]);
     assert_eq!(stdout(&quiet), answer);
     let told = String::from_utf8(quiet.stderr).unwrap();
-    assert_eq!(told, "prompt 1: cut at 8 tokens: -n 16 lets the answer go on\n");
+    assert_eq!(
+        told,
+        "prompt 1: cut at 8 tokens: -n 16 lets the answer go on\n"
+    );
     for more in [&["--quiet"][..], &[]] {
         let to_file = ["--output", &at("answer.txt"), "--force"];
         assert_eq!(stdout(&run(&[&to_file[..], more].concat())), "");

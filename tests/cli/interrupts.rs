@@ -46,7 +46,12 @@ fn a_run_prints_its_totals_and_how_to_go_on() {
     ));
     // It answers the first question.
     let mut some = [0; 200];
-    child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut some)
+        .unwrap();
     interrupt(&child);
     let (_, err) = ended(child);
     assert!(

@@ -250,9 +250,7 @@ impl Engine {
         let items: Vec<(Prompt, Options)> = prompts
             .iter()
             .zip(&asked)
-            .map(|(prompt, asked)| {
-                self.asked(prompt, asked)
-            })
+            .map(|(prompt, asked)| self.asked(prompt, asked))
             .collect::<PyResult<_>>()?;
         let many = self.many.as_ref().ok_or_else(busy)?;
         let answers = py.detach(|| many.answers(&items, texts, &done))?;

@@ -18,7 +18,9 @@ pub(crate) struct Growing(Mutex<Vec<Value>>);
 
 /// Whether a template has a method that changes a list.
 pub(crate) fn grows(source: &str) -> bool {
-    CHANGES.iter().any(|name| source.contains(&format!(".{name}(")))
+    CHANGES
+        .iter()
+        .any(|name| source.contains(&format!(".{name}(")))
 }
 
 /// A list that was written out as one that can be changed, and anything else as it is.
@@ -35,9 +37,11 @@ pub(crate) fn changed(value: &Value, name: &str, given: &[Value]) -> Result<Opti
     if value.kind() != ValueKind::Seq || !CHANGES.contains(&name) {
         return Ok(None);
     }
-    let list: &Growing = value
-        .downcast_object_ref()
-        .ok_or_else(|| refused(format!("{name}: only a list that the template writes can change")))?;
+    let list: &Growing = value.downcast_object_ref().ok_or_else(|| {
+        refused(format!(
+            "{name}: only a list that the template writes can change"
+        ))
+    })?;
     let none = Value::from(());
     Ok(Some(match name {
         "append" => {
@@ -75,7 +79,9 @@ pub(crate) fn changed(value: &Value, name: &str, given: &[Value]) -> Result<Opti
 /// A place from the end if it is negative; `None` beyond the end, as the beginning before it.
 fn list_place(at: i64, length: usize) -> Option<usize> {
     let from_end = at + if at < 0 { length as i64 } else { 0 };
-    usize::try_from(from_end.max(0)).ok().filter(|&at| at <= length)
+    usize::try_from(from_end.max(0))
+        .ok()
+        .filter(|&at| at <= length)
 }
 
 /// A value without lists that can be changed, however deep.

@@ -108,7 +108,11 @@ fn split_at_blanks(text: &str, most: usize, right: bool) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
     loop {
-        rest = if right { rest.trim_end() } else { rest.trim_start() };
+        rest = if right {
+            rest.trim_end()
+        } else {
+            rest.trim_start()
+        };
         if rest.is_empty() {
             return words;
         }

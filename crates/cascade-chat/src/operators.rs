@@ -213,7 +213,9 @@ fn modulo(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error
     let is_single = right.is_tuple() || right.as_object().is_none();
     if is_single && given.len() > places + 1 {
         let given = given.len() - 1;
-        return Err(refused(format!("{given} values for the {places} places of a text")));
+        return Err(refused(format!(
+            "{given} values for the {places} places of a text"
+        )));
     }
     state.apply_filter("format", &given)
 }

@@ -194,7 +194,9 @@ impl Tokenizer {
     pub fn stop_warning(&self, text: &str) -> Option<String> {
         let tokens = self.encode_plain(text).unwrap_or_default();
         let special = tokens.into_iter().find(|&token| self.is_special(token))?;
-        let special = self.id_to_token(special).filter(|special| special != text)?;
+        let special = self
+            .id_to_token(special)
+            .filter(|special| special != text)?;
         Some(format!(
             "the stop text {text:?} ends no answer: {special:?} in it is a special token, which has no text; give it \
              alone"

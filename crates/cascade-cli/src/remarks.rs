@@ -43,7 +43,9 @@ pub(crate) fn remark(generation: &GenerationOutput, place: Place<'_>) -> Option<
                 Place::Run(_) => "give a shorter prompt",
                 Place::Chat => "/reset begins a new conversation",
             };
-            Some(format!("cut at {tokens} tokens: the model's context is full; {cure}"))
+            Some(format!(
+                "cut at {tokens} tokens: the model's context is full; {cure}"
+            ))
         }
         (Ending::Limit, _) if generation.finish != Finish::MaxNewTokens => None,
         (Ending::Limit, Place::Run(_)) => {

@@ -126,7 +126,10 @@ impl Totals {
         self.accepted += generation.num_accepted_draft_tokens();
         let (tokens, time) = generation.after_first();
         self.later = (self.later.0 + tokens, self.later.1 + time);
-        let rows = generation.models.first().map_or(0, |target| target.usage.prefill_rows);
+        let rows = generation
+            .models
+            .first()
+            .map_or(0, |target| target.usage.prefill_rows);
         self.read = (self.read.0 + rows, self.read.1 + generation.first);
         self.add_calls(&generation.models);
         if let Some(comparison) = comparison {

@@ -7,7 +7,7 @@ use cascade_core::StatedSampling;
 use cascade_engine::{
     Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings, StopSequences,
 };
-use cascade_models::{CacheType, DType, ModelSource};
+use cascade_models::{CacheType, DType};
 use cascade_ngram::{
     BigramConfig, MaxGramConfig, MaxGramTreeConfig, Occurrence, PromptLookupConfig, TableLocator,
 };

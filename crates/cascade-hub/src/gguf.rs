@@ -39,7 +39,8 @@ const OTHERS: [&str; 3] = ["mmproj", "imatrix", "mtp-"];
 pub(crate) fn first(place: &mut FileSource<'_>, tag: &str) -> Result<PathBuf> {
     let names = place.listing()?;
     let chosen = chosen(&names, tag).ok_or_else(|| {
-        let there = offered(&names).map_or_else(String::new, |there| format!("; there are {there}"));
+        let there =
+            offered(&names).map_or_else(String::new, |there| format!("; there are {there}"));
         let message = format!("{place} has no GGUF model {tag}{there}");
         Error::new(ErrorKind::Missing, message)
     })?;

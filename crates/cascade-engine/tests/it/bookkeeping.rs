@@ -422,7 +422,9 @@ fn a_special_token_stops_by_itself() {
     let log = Log::default();
     let stops = StopSequences::new(["<5>", "w4 w9"]).unwrap();
     let mut cascade = scripted(&log).codec(Arc::new(Words)).build().unwrap();
-    let output = cascade.generate("go", &options(9).with_stop(stops)).unwrap();
+    let output = cascade
+        .generate("go", &options(9).with_stop(stops))
+        .unwrap();
     assert_eq!(output.text.as_deref(), Some("w2 w3 w4 "));
     assert_eq!(output.finish, Finish::StopSequence("<5>".to_owned()));
     assert_eq!(output.tokens, [2, 3, 4, 5]);

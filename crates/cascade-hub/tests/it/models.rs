@@ -81,14 +81,29 @@ fn a_gguf_model_of_a_repository_goes_by_its_tag() {
         ("org/name:m-q4_k_m.gguf@main", b"small", 1),
     ] {
         let files = source(text).files(&options, false).unwrap();
-        let read = files.weights.iter().map(|file| file.read().unwrap().into_owned());
+        let read = files
+            .weights
+            .iter()
+            .map(|file| file.read().unwrap().into_owned());
         let read: Vec<Vec<u8>> = read.collect();
-        assert_eq!((read.concat(), read.len()), (whole.to_vec(), parts), "{text}");
-        assert_eq!((files.weight_format, &*files.name), (WeightFormat::Gguf, text));
+        assert_eq!(
+            (read.concat(), read.len()),
+            (whole.to_vec(), parts),
+            "{text}"
+        );
+        assert_eq!(
+            (files.weight_format, &*files.name),
+            (WeightFormat::Gguf, text)
+        );
         let tokenizer = source(text).tokenizer(&options, false).unwrap();
         assert_eq!(tokenizer.vocabulary(), &files.config);
     }
-    assert!(!server.take_paths().iter().any(|path| path.contains("mmproj")));
+    assert!(
+        !server
+            .take_paths()
+            .iter()
+            .any(|path| path.contains("mmproj"))
+    );
     let there = "there are Q8_0, Q4_K_M";
     for (text, parts) in [
         ("org/name:Q5_K_M", ["has no GGUF model Q5_K_M", there]),

@@ -163,7 +163,12 @@ pub(crate) async fn answer(
         .copied()
         .unwrap_or_else(|| Owner::of(None, None, request.headers()));
     let mut asking = app.read(request, read).await?;
-    let stops = asking.asked.options.stop.iter().flat_map(|stops| stops.iter());
+    let stops = asking
+        .asked
+        .options
+        .stop
+        .iter()
+        .flat_map(|stops| stops.iter());
     let warnings = stops.filter_map(|stop| app.served.tokenizer.stop_warning(stop));
     asking.warnings.extend(warnings);
     let deadline = Instant::now() + app.limits.answer_time;

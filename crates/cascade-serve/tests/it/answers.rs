@@ -101,7 +101,10 @@ fn choices_draw_from_seeds_in_order() {
 
 /// A model whose tokenizer's decoder strips the blank at the beginning of a text.
 fn llama() -> Config {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/lookalikes/lmsys/vicuna-7b-v1.3");
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/lookalikes/lmsys/vicuna-7b-v1.3"
+    );
     Config::new(Neural::new(model_source(folder).unwrap()))
 }
 
@@ -125,10 +128,20 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
         let answer = server.complete(&body);
         assert_eq!(text(&answer), whole);
         let logprobs = &answer["choices"][0]["logprobs"];
-        let (tokens, offsets) = (logprobs["tokens"].as_array(), logprobs["text_offset"].as_array());
-        let places = tokens.unwrap().iter().zip(offsets.unwrap()).skip(asked.len());
+        let (tokens, offsets) = (
+            logprobs["tokens"].as_array(),
+            logprobs["text_offset"].as_array(),
+        );
+        let places = tokens
+            .unwrap()
+            .iter()
+            .zip(offsets.unwrap())
+            .skip(asked.len());
         for (token, offset) in places {
-            let behind: String = whole.chars().skip(offset.as_u64().unwrap() as usize).collect();
+            let behind: String = whole
+                .chars()
+                .skip(offset.as_u64().unwrap() as usize)
+                .collect();
             assert!(behind.starts_with(token.as_str().unwrap()), "{logprobs}");
         }
         let streamed = with(&body, &json!({"stream": true}));
@@ -136,7 +149,9 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
         assert_eq!(joined(&chunks, 0), whole);
         let begun = json!([{"role": "user", "content": "Go on."}, {"role": "assistant", "content": prompt}]);
         let messages = begun.as_array().unwrap().iter().cloned();
-        let messages: Vec<Message> = messages.map(|one| Message::from_json(one).unwrap()).collect();
+        let messages: Vec<Message> = messages
+            .map(|one| Message::from_json(one).unwrap())
+            .collect();
         let begun_text = template.render_begun(&messages).unwrap();
         let own = alone.complete(&begun_text, &options(6).with_continuation(true));
         let answer = server.chat(&json!({"messages": begun, "max_tokens": 6, "temperature": 0}));
@@ -160,7 +175,10 @@ fn special_tokens_are_stops() {
     };
     assert!(ask("</s>")["warnings"].is_null());
     let told = ask("\n</s>")["warnings"].to_string();
-    assert!(told.contains("special token") && told.contains("</s>"), "{told}");
+    assert!(
+        told.contains("special token") && told.contains("</s>"),
+        "{told}"
+    );
     assert_eq!(tokenizer.decode(&[end]).unwrap(), "");
 }
 
