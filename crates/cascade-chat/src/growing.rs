@@ -9,7 +9,7 @@ use crate::limits::{make_items, refused, work};
 use crate::weight::weigh;
 
 /// Methods that change a list.
-const CHANGES: [&str; 4] = ["append", "extend", "insert", "pop"];
+const CHANGES: [&str; 3] = ["append", "extend", "pop"];
 
 /// A list that can be changed. What is put into it later is copied, so that no list comes to hold
 /// itself: such a ring could be neither printed nor freed.
@@ -56,32 +56,11 @@ pub(crate) fn changed(value: &Value, name: &str, given: &[Value]) -> Result<Opti
             list.items().extend(items);
             none
         }
-        "insert" => {
-            let (at, item): (i64, &Value) = from_args(given)?;
-            let item = copied(item)?;
-            let mut items = list.items();
-            work(items.len())?;
-            let at = list_place(at, items.len()).unwrap_or(items.len());
-            items.insert(at, item);
-            none
-        }
         _ => {
             let (at,): (Option<i64>,) = from_args(given)?;
-            let mut items = list.items();
-            work(items.len())?;
-            let at = list_place(at.unwrap_or(-1), items.len()).filter(|&at| at < items.len());
-            let at = at.ok_or_else(|| refused("pop: the list has no such item"))?;
-            items.remove(at)
+            list.pop(at.unwrap_or(-1))?
         }
     }))
-}
-
-/// A place from the end if it is negative; `None` beyond the end, as the beginning before it.
-fn list_place(at: i64, length: usize) -> Option<usize> {
-    let from_end = at + if at < 0 { length as i64 } else { 0 };
-    usize::try_from(from_end.max(0))
-        .ok()
-        .filter(|&at| at <= length)
 }
 
 /// A value without lists that can be changed, however deep.
@@ -113,6 +92,18 @@ fn plain(value: &Value) -> Value {
 }
 
 impl Growing {
+    /// Takes out the item at a place, from the end if it is negative.
+    fn pop(&self, at: i64) -> Result<Value, Error> {
+        let mut items = self.items();
+        work(items.len())?;
+        let from_end = if at < 0 { items.len() as i64 } else { 0 };
+        let at = usize::try_from(at.saturating_add(from_end)).ok();
+        match at.filter(|&at| at < items.len()) {
+            Some(at) => Ok(items.remove(at)),
+            None => Err(refused("pop: the list has no such item")),
+        }
+    }
+
     fn items(&self) -> MutexGuard<'_, Vec<Value>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

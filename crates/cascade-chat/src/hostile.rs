@@ -44,7 +44,7 @@ const LOOPS: &[&str] = &[
     // Lists that grow by themselves.
     "{% set xs = [1] %}{% for i in range(60) %}{% set _ = xs.append(xs) %}{% endfor %}{% set ns.a = xs %}",
     "{% set xs = [1] %}{% for i in range(60) %}{% set _ = xs.extend(xs) %}{% endfor %}{% set ns.a = xs %}",
-    "{% set xs = [1] %}{% for i in range(300) %}{% set ys = [xs] %}{% set _ = xs.insert(0, ys) %}{% set xs = ys %}{% endfor %}{% set ns.a = xs %}",
+    "{% set xs = [1] %}{% for i in range(300) %}{% set ys = [xs] %}{% set _ = xs.append(ys) %}{% set xs = ys %}{% endfor %}{% set ns.a = xs %}",
     "{% set ns.a = '&' %}{% for i in range(60) %}{% set ns.a = ns.a|string|e|string ~ '&' %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}",
 ];
 

@@ -42,10 +42,8 @@ fn of_text(text: &str, name: &str, given: &[Value]) -> Result<Option<Value>, Err
             parts(text, separator(at)?, name == "rpartition")
         }
         "split" | "rsplit" => split(text, given, name == "rsplit")?,
-        "splitlines" => lines(text, given)?,
         "center" | "ljust" | "rjust" | "zfill" => padded(text, name, given)?.into(),
         "casefold" => text.to_lowercase().replace('ß', "ss").into(),
-        "swapcase" => text.chars().map(swapped).collect::<String>().into(),
         "index" | "rindex" => {
             let (wanted,): (&str,) = from_args(given)?;
             let at = if name == "index" {
@@ -136,28 +134,6 @@ fn split_at_blanks(text: &str, most: usize, right: bool) -> Vec<&str> {
     }
 }
 
-/// Lines as Python ends them, in more ways than by line feeds.
-fn lines(text: &str, given: &[Value]) -> Result<Value, Error> {
-    let (keep,): (Option<bool>,) = from_args(given)?;
-    let ends = |c: char| {
-        matches!(c, '\n' | '\r' | '\x0b'..='\x0c' | '\x1c'..='\x1e' | '\u{85}')
-            || matches!(c, '\u{2028}' | '\u{2029}')
-    };
-    let mut lines = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let (line, end) = match rest.find(ends) {
-            Some(at) if rest[at..].starts_with("\r\n") => (at, at + 2),
-            Some(at) => (at, at + rest[at..].chars().next().map_or(0, char::len_utf8)),
-            None => (rest.len(), rest.len()),
-        };
-        let shown = if keep == Some(true) { end } else { line };
-        lines.push(Value::from(&rest[..shown]));
-        rest = &rest[end..];
-    }
-    Ok(Value::from(lines))
-}
-
 /// A text that is as wide as asked.
 fn padded(text: &str, name: &str, given: &[Value]) -> Result<String, Error> {
     let (width, fill): (usize, Option<char>) = from_args(given)?;
@@ -177,13 +153,4 @@ fn padded(text: &str, name: &str, given: &[Value]) -> Result<String, Error> {
             format!("{}{text}{}", pad(left), pad(missing - left))
         }
     })
-}
-
-fn swapped(c: char) -> char {
-    let mut other: Box<dyn Iterator<Item = char>> = if c.is_uppercase() {
-        Box::new(c.to_lowercase())
-    } else {
-        Box::new(c.to_uppercase())
-    };
-    other.next().filter(|_| other.next().is_none()).unwrap_or(c)
 }

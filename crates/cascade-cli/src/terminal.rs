@@ -126,6 +126,11 @@ impl<W: Write> Printer<W> {
         write!(self.out, "{style:#}")
     }
 
+    /// Whether it shows styles.
+    pub fn is_styled(&self) -> bool {
+        self.styled
+    }
+
     fn write_visible(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);

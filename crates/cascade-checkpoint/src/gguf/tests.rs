@@ -563,9 +563,10 @@ fn ids_beyond_the_vocabulary_are_told_and_passed_over() {
             .number(&key, 99_999)
             .with("tokenizer.ggml.add_bos_token", 7, &[1])
             .with("tokenizer.ggml.add_eos_token", 7, &[1]);
-        let file = match key.contains("bos") {
-            true => file.number("tokenizer.ggml.eos_token_id", 3),
-            false => file.number("tokenizer.ggml.bos_token_id", 2),
+        let file = if key.contains("bos") {
+            file.number("tokenizer.ggml.eos_token_id", 3)
+        } else {
+            file.number("tokenizer.ggml.bos_token_id", 2)
         };
         let gguf = Gguf::open(&[memory(file.bytes())]).unwrap();
         assert_eq!(vocabulary::ends(&gguf).unwrap(), [3], "{key}");

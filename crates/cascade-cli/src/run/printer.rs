@@ -48,9 +48,10 @@ impl<'a> AnswerPrinter<'a> {
         }
     }
 
-    /// The names of the levels, which colours stand for.
+    /// The names of the levels, which colours stand for: there are none in a file or a pipe unless
+    /// they are asked for.
     pub(super) fn legend(&mut self, names: &[&str]) -> Result<()> {
-        if self.quiet {
+        if self.quiet || (self.aside.is_some() && !self.out.is_styled()) {
             return Ok(());
         }
         show::legend(self.beside(), names)
