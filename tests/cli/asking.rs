@@ -32,14 +32,11 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
     let tokenizer = cascade_models::Tokenizer::from_file(file).unwrap();
     let decoded = |tokens: &[u32]| tokenizer.decode(tokens).unwrap();
     let mut blanks = 0;
-    for (prompt, seed) in [
-        ("Once upon a", "1"),
-        ("Ann has 12", "2"),
-        ("The", "3"),
-        ("A", "4"),
-    ] {
+    // Seeds with which the first token begins with a blank, and one with which it does not.
+    for seed in ["1", "39", "59"] {
+        let prompt = "Once upon a";
         let run = [
-            "run", "-m", &llama, "--raw", prompt, "--temp", "1", "--seed", seed,
+            "run", "-m", &llama, "--raw", prompt, "--temp", "2", "--seed", seed,
         ];
         let record = record(&run);
         let (text, ids) = (
@@ -54,7 +51,7 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
         let batch = [&run[..], &["--batch", "2"]].concat();
         assert_eq!(self::record(&batch)["text"], text);
     }
-    assert!(blanks > 0, "no continuation begins with a blank");
+    assert_eq!(blanks, 2);
 }
 
 #[test]

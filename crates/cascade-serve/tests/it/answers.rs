@@ -119,9 +119,10 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
     let template = ChatTemplate::vicuna();
     let server = Running::start_as(config, template.clone(), |_| {});
     let mut blanks = 0;
-    for seed in 1..7 {
+    // Seeds with which the first token begins with a blank, and one with which it does not.
+    for seed in [1, 39, 59] {
         let prompt = "Once upon a";
-        let decoding = Decoding::new(1.0, None, None, None).unwrap();
+        let decoding = Decoding::new(2.0, None, None, None).unwrap();
         let options = options(6)
             .with_decoding(decoding)
             .with_seed(seed_of(seed, 0));
@@ -129,7 +130,7 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
         let asked = TextCodec::encode(&tokenizer, prompt).unwrap();
         let whole = decoded(&[&asked[..], &own.tokens].concat());
         blanks += usize::from(own.text.as_deref() != whole.strip_prefix(prompt));
-        let body = json!({"prompt": prompt, "max_tokens": 6, "temperature": 1, "seed": seed, "echo": true, "logprobs": 0});
+        let body = json!({"prompt": prompt, "max_tokens": 6, "temperature": 2, "seed": seed, "echo": true, "logprobs": 0});
         let answer = server.complete(&body);
         assert_eq!(text(&answer), whole);
         let logprobs = &answer["choices"][0]["logprobs"];
@@ -146,10 +147,10 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
         let begun_text = template.render_begun(&messages).unwrap();
         let own = alone.complete(&begun_text, &options.with_continuation(true));
         let answer = server
-            .chat(&json!({"messages": begun, "max_tokens": 6, "temperature": 1, "seed": seed}));
+            .chat(&json!({"messages": begun, "max_tokens": 6, "temperature": 2, "seed": seed}));
         assert_eq!(Some(text(&answer)), own.text.as_deref());
     }
-    assert!(blanks > 0, "no continuation begins with a blank");
+    assert_eq!(blanks, 2);
     let asked = json!({"messages": user("Who wrote Faust?"), "max_tokens": 6, "temperature": 0});
     assert!(!text(&server.chat(&asked)).starts_with(' '));
 }
