@@ -251,8 +251,8 @@ impl Tokenizer {
         Error::new(ErrorKind::Tokenizer, message)
     }
 
-    /// The last tokens of a text, as many as have a word, behind which nothing is a beginning. Bytes
-    /// at its end are left out: further ones would be read together with them.
+    /// The last tokens of a text, as many as have a word, behind which nothing is a beginning.
+    /// Bytes at its end are left out: further ones would be read together with them.
     fn anchor(&self, context: &[TokenId]) -> Vec<TokenId> {
         let mut anchor = Vec::new();
         for &token in context.iter().rev() {

@@ -156,7 +156,7 @@ fn a_continuation_keeps_the_blank_behind_its_prompt() {
 }
 
 /// A stop text that is a special token stops at it; one that holds a special token beside other
-/// text never can, which is told.
+/// text never can, and a warning says so.
 #[test]
 fn special_tokens_are_stops() {
     let config = llama();
