@@ -59,7 +59,9 @@ fn every_turn_follows_the_answers_before_it() {
 
 #[test]
 fn a_text_shows_all_answers_and_their_total() {
-    let text = stdout(&run("run --limit 3 --max-new-tokens 8 --batch 2"));
+    let output = run("run --limit 3 --max-new-tokens 8 --batch 2");
+    assert_eq!(stdout(&output).lines().count(), 3);
+    let text = String::from_utf8(output.stderr).unwrap();
     let at = |part: &str| {
         text.find(part)
             .unwrap_or_else(|| panic!("no {part}: {text}"))

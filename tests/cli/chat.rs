@@ -2,6 +2,7 @@
 
 use crate::asking::piped;
 use crate::common::{command, error, project, stdout};
+use crate::line::assert_says;
 
 const BASE: [&str; 6] = [
     "chat",
@@ -41,8 +42,9 @@ fn a_conversation_stays_in_the_context() {
         // The prompt before is read once; of the answer after it, the tokens are the same too.
         assert!(prompt > before && reused >= before - 1, "{known:?}");
     }
-    let stats: Vec<&str> = text.lines().rev().take(2).collect();
-    assert!(stats[1].contains("tokens/s"), "{stats:?}");
+    let stats: Vec<&str> = text.lines().rev().take(3).collect();
+    assert_says(stats[2], "tokens,  …  per forward, ");
+    assert_says(stats[1], "prompts:  …  tokens read in ");
     assert!(
         stats[0].starts_with("calls: ") && stats[0].contains("max-gram"),
         "{stats:?}"

@@ -83,10 +83,17 @@ impl Engine {
         Ok(Prompt::new(self.architecture, tokens.as_array().to_vec()))
     }
 
+    /// A prompt, and how it is answered: a text is continued.
+    fn asked(&self, prompt: &Bound<'_, PyAny>, asked: &Asked) -> PyResult<(Prompt, Options)> {
+        let options = asked.options(&self.settings)?;
+        let is_text = prompt.is_instance_of::<PyString>();
+        Ok((self.prompt(prompt)?, options.with_continuation(is_text)))
+    }
+
     /// Starts a generation. One that cannot start leaves the engine as it was.
     fn run(own: &Bound<'_, Self>, prompt: &Bound<'_, PyAny>, asked: Asked) -> PyResult<Running> {
         let this = own.get();
-        let (prompt, options) = (this.prompt(prompt)?, asked.options(&this.settings)?);
+        let (prompt, options) = this.asked(prompt, &asked)?;
         this.with(|cascade| {
             let started = cascade.start_tokens(&prompt, &options);
             started.map(drop).map_err(to_python)
@@ -243,10 +250,7 @@ impl Engine {
         let items: Vec<(Prompt, Options)> = prompts
             .iter()
             .zip(&asked)
-            .map(|(prompt, asked)| {
-                let options = asked.options(&self.settings)?;
-                Ok((self.prompt(prompt)?, options))
-            })
+            .map(|(prompt, asked)| self.asked(prompt, asked))
             .collect::<PyResult<_>>()?;
         let many = self.many.as_ref().ok_or_else(busy)?;
         let answers = py.detach(|| many.answers(&items, texts, &done))?;

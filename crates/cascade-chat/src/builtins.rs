@@ -6,8 +6,9 @@ use minijinja::{Environment, Error, State, filters, functions, tests};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use crate::limits::{make_items, make_text, read, refused, work};
+use crate::methods;
 use crate::namespace::Namespace;
-use crate::operators::{charge_comparison, charge_search, made, printed};
+use crate::operators::{charge_comparison, charge_search, made, printed, some};
 use crate::weight::{items, weigh};
 
 /// Columns that a template may indent or pad by.
@@ -39,6 +40,13 @@ use Reach::{All, Items, Sorted};
 
 /// Filters that return lists of lists, or nothing but the items of their arguments.
 const NESTING: [&str; 5] = ["batch", "slice", "map", "groupby", "sum"];
+
+/// Filters of lists to which none is no list, and what is undefined an empty one; to the others of
+/// Jinja both are empty.
+const OF_SOME: [&str; 17] = [
+    "first", "last", "list", "reverse", "batch", "slice", "items", "join", "sum", "sort", "unique",
+    "min", "max", "groupby", "dictsort", "length", "count",
+];
 
 /// Adds what the library has, but what Jinja has not.
 pub(crate) fn add(environment: &mut Environment) {
@@ -87,8 +95,15 @@ fn add_filters(environment: &mut Environment) {
 }
 
 fn add_filter(environment: &mut Environment, name: &'static str, reach: Reach, filter: Value) {
+    let of_some = OF_SOME.contains(&name);
+    let of_list = of_some && !["items", "dictsort"].contains(&name);
     let charged = move |state: &mut State, given: Rest<ValueOrKwargs>| {
-        let given = given.into_values();
+        let mut given = given.into_values();
+        match given.first_mut() {
+            Some(value) if of_list && value.is_undefined() => *value = Value::from_iter([0; 0]),
+            Some(value) if of_some => some(value)?,
+            _ => {}
+        }
         charge(&given, reach)?;
         if reach != Reach::Value {
             charge_letters(&given)?;
@@ -305,11 +320,14 @@ fn method(state: &mut State, value: &Value, name: &str, given: &[Value]) -> Resu
         ("join", Some(between)) => given
             .first()
             .map_or(Ok(()), |list| bound_joined(list, between))?,
-        ("split" | "splitlines", Some(whole)) => make_items(pieces(whole, text(0)))?,
-        ("count", None) => drop(weigh(value)?),
+        ("split" | "rsplit" | "splitlines", Some(whole)) => make_items(pieces(whole, text(0)))?,
+        ("count" | "index", None) => drop(weigh(value)?),
         _ => {}
     }
-    let result = unknown_method_callback(state, value, name, given)?;
+    let result = match methods::called(value, name, given)? {
+        Some(result) => result,
+        None => unknown_method_callback(state, value, name, given)?,
+    };
     match result.as_str() {
         Some(text) => make_text(text.len())?,
         None => work(1)?,

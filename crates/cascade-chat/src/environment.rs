@@ -33,20 +33,27 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// An environment as that of `apply_chat_template`, at a fixed time or at the present one.
+/// An environment as that of `apply_chat_template`, at a fixed time or at the present one, for
+/// templates whose lists grow or do not.
 ///
 /// # Errors
 /// None, as tests make sure.
-pub(crate) fn environment(now: Option<DateTime>) -> Result<Environment<'static>, Error> {
+pub(crate) fn environment(
+    now: Option<DateTime>,
+    grows: bool,
+) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_syntax(syntax()?);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
     builtins::add(&mut environment);
-    operators::add(&mut environment);
+    operators::add(&mut environment, grows);
     environment.add_filter("tojson", tojson);
     environment.add_test("sequence", is_sequence);
+    environment.add_test("iterable", |value: &Value| {
+        !value.is_none() && value.try_iter().is_ok()
+    });
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |format: String| strftime(now, &format));
     Ok(environment)

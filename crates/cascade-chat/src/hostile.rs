@@ -39,6 +39,12 @@ const LOOPS: &[&str] = &[
     "{% set ns.a = 'ab' %}{% for i in range(60) %}{% set ns.a = '{0}{0}'.format(ns.a) %}{% endfor %}",
     "{% for i in range(60) %}{% set ns.a %}{{ ns.a }}{{ ns.a }}{% endset %}{% endfor %}",
     "{% set ns.a = '\"' %}{% for i in range(60) %}{% set ns.a = ns.a|tojson %}{% endfor %}",
+    "{% set ns.a = 'ab' %}{% for i in range(60) %}{% set ns.a = '%s%s' % (ns.a, ns.a) %}{% endfor %}",
+    "{% set ns.a = 'ab' %}{% for i in range(60) %}{% set ns.a = ns.a.center(2 ** i) %}{% endfor %}",
+    // Lists that grow by themselves.
+    "{% set xs = [1] %}{% for i in range(60) %}{% set _ = xs.append(xs) %}{% endfor %}{% set ns.a = xs %}",
+    "{% set xs = [1] %}{% for i in range(60) %}{% set _ = xs.extend(xs) %}{% endfor %}{% set ns.a = xs %}",
+    "{% set xs = [1] %}{% for i in range(300) %}{% set ys = [xs] %}{% set _ = xs.append(ys) %}{% set xs = ys %}{% endfor %}{% set ns.a = xs %}",
     "{% set ns.a = '&' %}{% for i in range(60) %}{% set ns.a = ns.a|string|e|string ~ '&' %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}",
 ];
 

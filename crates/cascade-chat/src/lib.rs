@@ -37,9 +37,11 @@
 mod builtins;
 mod environment;
 mod error;
+mod growing;
 mod json;
 mod limits;
 mod message;
+mod methods;
 mod namespace;
 mod nesting;
 mod operators;

@@ -3,12 +3,23 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{Error, Result};
 
 /// What newer interfaces call the system's role.
 pub(crate) const DEVELOPER: &str = "developer";
+
+/// In which form a template reads the contents of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentForm {
+    /// Texts and lists of parts alike.
+    AsGiven,
+    /// Texts alone.
+    Text,
+    /// Lists of parts alone.
+    Parts,
+}
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +33,7 @@ pub enum Role {
 }
 
 impl Role {
-    const ALL: [Self; 3] = [Self::System, Self::User, Self::Assistant];
+    pub(crate) const ALL: [Self; 3] = [Self::System, Self::User, Self::Assistant];
 
     /// What messages call it.
     pub const fn name(self) -> &'static str {
@@ -76,7 +87,10 @@ impl Message {
         let role = role(&object)?;
         let text = match object.get("content") {
             Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(parts)) => parts.iter().map(part).collect::<Result<_>>()?,
+            Some(Value::Array(parts)) => {
+                let parts: Result<Vec<&str>> = parts.iter().map(part).collect();
+                parts?.join("\n")
+            }
             Some(other) => return Err(wrong(format!("the content of a message is {other}"))),
             None => return Err(wrong(format!("the {role}'s message has no \"content\""))),
         };
@@ -99,7 +113,7 @@ impl Message {
         self.role
     }
 
-    /// What is said, its parts joined.
+    /// What is said, its parts joined by line breaks.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -122,14 +136,38 @@ impl Message {
         self.object.values().map(size).sum()
     }
 
-    /// The object as a template reads it that knows the role `developer`, or does not.
-    pub(crate) fn object_where(&self, developers: bool) -> Cow<'_, Map<String, Value>> {
+    /// The object as a template reads it that knows the role `developer`, or does not, and that
+    /// wants contents in a form.
+    pub(crate) fn object_where(
+        &self,
+        developers: bool,
+        form: ContentForm,
+    ) -> Cow<'_, Map<String, Value>> {
         let mut object = Cow::Borrowed(&self.object);
         if !developers && is_developer(&self.object) {
             let role = Value::from(self.role.name());
             object.to_mut().insert("role".to_owned(), role);
         }
+        let content = match (form, self.has_parts()) {
+            (ContentForm::Text, true) => Value::from(self.text()),
+            (ContentForm::Parts, false) => json!([{"type": "text", "text": self.text()}]),
+            _ => return object,
+        };
+        object.to_mut().insert("content".to_owned(), content);
         object
+    }
+
+    /// Whether its content is a list of parts.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.object.get("content").is_some_and(Value::is_array)
+    }
+
+    /// The message with its content as one text.
+    pub(crate) fn with_text(&self) -> Self {
+        Self {
+            object: self.object_where(true, ContentForm::Text).into_owned(),
+            ..self.clone()
+        }
     }
 
     /// Checks that messages are a conversation in which the model is to answer: the last word is

@@ -4,6 +4,7 @@
 use minijinja::value::{Tuple, Value, ValueKind};
 use minijinja::{Environment, Error, Output, State, tests};
 
+use crate::growing::growing;
 use crate::limits::{make_items, make_text, read, refused, work};
 use crate::namespace::{Namespace, may_be_held};
 use crate::weight::{items, settled, weigh};
@@ -20,6 +21,8 @@ pub(crate) const IN: &str = "in?";
 pub(crate) const CONCAT: &str = "~";
 /// `left * right`.
 pub(crate) const TIMES: &str = "*";
+/// `left % right`.
+pub(crate) const MODULO: &str = "%";
 /// `value[start:stop:step]`.
 pub(crate) const SLICE: &str = "[:]";
 /// What an operator made.
@@ -28,8 +31,10 @@ pub(crate) const MADE: &str = "=made";
 pub(crate) const WEIGHED: &str = "=weighed";
 /// A list, a tuple or a mapping that was written out.
 pub(crate) const NESTED: &str = "=nested";
-/// What a loop goes over, or an item is taken of.
+/// What an item is taken of.
 pub(crate) const ITERATED: &str = "=iterated";
+/// What a loop goes over.
+pub(crate) const LOOPED: &str = "=looped";
 /// What is spread over arguments.
 pub(crate) const SPLAT: &str = "=splat";
 /// What a loop remembers.
@@ -50,22 +55,27 @@ const MACRO_ITEMS: usize = 32;
 /// How much longer a text can become by being escaped.
 const ESCAPED: usize = 6;
 
-/// Adds the operators to an environment.
-pub(crate) fn add(environment: &mut Environment) {
+/// Adds the operators to an environment, for templates whose lists grow or do not.
+pub(crate) fn add(environment: &mut Environment, grows: bool) {
     environment.set_formatter(write);
     add_comparisons(environment);
     environment.add_filter(IN, contains);
     environment.add_filter(CONCAT, concat);
     environment.add_filter(TIMES, times);
+    environment.add_filter(MODULO, modulo);
     environment.add_filter(SLICE, slice);
     environment.add_filter(MADE, made);
     environment.add_filter(WEIGHED, weighed);
-    environment.add_filter(NESTED, |value: Value| {
+    environment.add_filter(NESTED, move |value: Value| {
         weigh(&value)?;
         make_items(items(&value))?;
-        Ok::<_, Error>(value)
+        if grows { growing(value) } else { Ok(value) }
     });
     environment.add_filter(ITERATED, iterated);
+    environment.add_filter(LOOPED, |value: Value| {
+        some(&value)?;
+        iterated(value)
+    });
     environment.add_filter(SPLAT, splat);
     environment.add_filter(CHANGED, |value: Value| {
         may_be_held(&value)?;
@@ -177,8 +187,7 @@ fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error>
         return Ok(Value::from(text.repeat(count)));
     }
     if !is_list(repeated) {
-        let product = state.env().compile_expression("a * b")?;
-        return product.eval(minijinja::context! { a => left, b => right });
+        return arithmetic(state, "a * b", left, right);
     }
     let count = count
         .as_usize()
@@ -187,6 +196,34 @@ fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error>
     make_items(once.len().saturating_mul(count))?;
     let all: Vec<Value> = (0..count).flat_map(|_| once.iter().cloned()).collect();
     Ok(like(repeated, all))
+}
+
+/// The remainder of numbers; a text with values in the places that it names.
+fn modulo(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error> {
+    let Some(text) = left.as_str() else {
+        return arithmetic(state, "a % b", left, right);
+    };
+    let mut given = vec![left.clone()];
+    if right.is_tuple() {
+        given.extend(right.try_iter()?);
+    } else {
+        given.push(right.clone());
+    }
+    let places = text.replace("%%", "").matches('%').count();
+    let is_single = right.is_tuple() || right.as_object().is_none();
+    if is_single && given.len() > places + 1 {
+        let given = given.len() - 1;
+        return Err(refused(format!(
+            "{given} values for the {places} places of a text"
+        )));
+    }
+    state.apply_filter("format", &given)
+}
+
+/// What the library makes of two numbers, `a` and `b`.
+fn arithmetic(state: &State, code: &str, a: &Value, b: &Value) -> Result<Value, Error> {
+    let expression = state.env().compile_expression(code)?;
+    expression.eval(minijinja::context! { a, b })
 }
 
 /// Items as a tuple if a value is one, else as a list.
@@ -224,6 +261,15 @@ fn iterated(value: Value) -> Result<Value, Error> {
         _ => work(1)?,
     }
     Ok(value)
+}
+
+/// Refuses none as a list: to the library it is an empty one.
+pub(crate) fn some(value: &Value) -> Result<(), Error> {
+    if value.is_none() {
+        Err(refused("none has no items to go over"))
+    } else {
+        Ok(())
+    }
 }
 
 fn splat(value: Value) -> Result<Value, Error> {

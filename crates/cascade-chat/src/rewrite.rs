@@ -110,7 +110,7 @@ fn emit<'a>(expr: Expr<'a>, span: Span) -> Stmt<'a> {
 fn for_loop<'a>(node: &ast::ForLoop<'a>) -> ast::ForLoop<'a> {
     ast::ForLoop {
         target: target(&node.target),
-        iter: charged(names::ITERATED, expression(&node.iter)),
+        iter: charged(names::LOOPED, expression(&node.iter)),
         filter_expr: node.filter_expr.as_ref().map(expression),
         recursive: node.recursive,
         body: body(&node.body),
@@ -273,6 +273,7 @@ fn binary<'a>(node: &ast::BinOp<'a>, span: Span) -> Expr<'a> {
         BinOpKind::In => names::IN,
         BinOpKind::Concat => names::CONCAT,
         BinOpKind::Mul => names::TIMES,
+        BinOpKind::Rem => names::MODULO,
         op => {
             let computed = node!(Expr::BinOp(span) { op: op, left: left, right: right });
             return match op {
@@ -318,7 +319,7 @@ fn item<'a>(node: &ast::GetItem<'a>) -> ast::GetItem<'a> {
 fn call<'a>(node: &Spanned<ast::Call<'a>>) -> ast::Call<'a> {
     let charge = match &node.expr {
         Expr::GetAttr(method) if method.name == "changed" => Some(names::CHANGED),
-        Expr::Var(function) if function.id == "loop" => Some(names::ITERATED),
+        Expr::Var(function) if function.id == "loop" => Some(names::LOOPED),
         _ => None,
     };
     let mut args = arguments(&node.args, charge);
@@ -358,7 +359,7 @@ fn arguments<'a>(arguments: &[CallArg<'a>], charge: Option<&'static str>) -> Vec
     arguments.iter().map(argument).collect()
 }
 
-/// A list, a tuple or a mapping: as it is if it is constant, else weighed.
+/// A list, a tuple or a mapping, weighed: as it is if it is constant and no list, which may grow.
 fn literal<'a>(expr: &Expr<'a>) -> Expr<'a> {
     let span = expr.span();
     let all = |items: &[Expr<'a>]| items.iter().map(expression).collect();
@@ -371,9 +372,9 @@ fn literal<'a>(expr: &Expr<'a>) -> Expr<'a> {
         }),
         other => return expression(other),
     };
-    match built.as_const() {
-        Some(_) => built,
-        None => charged(names::NESTED, built),
+    match (built.as_const(), expr) {
+        (Some(_), Expr::Tuple(_) | Expr::Map(_)) => built,
+        _ => charged(names::NESTED, built),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One chat template.
 
 mod begun;
+mod parts;
 #[cfg(test)]
 mod tests;
 mod warnings;
@@ -8,6 +9,7 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use jiff::civil::DateTime;
 use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse};
@@ -16,6 +18,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind};
 
 use crate::builtins::shortened;
 use crate::environment::{Raised, environment};
+use crate::growing::grows;
 use crate::message::DEVELOPER;
 use crate::{Error, MAX_OUTPUT, Message, Result, Variables, limits, nesting, rewrite, tags};
 
@@ -44,6 +47,8 @@ pub struct ChatTemplate {
     special_tokens: BTreeMap<String, Value>,
     holds_special_tokens: bool,
     variables: Variables,
+    /// In which form it reads the contents of each role, once that was found out.
+    forms: Arc<OnceLock<parts::Forms>>,
 }
 
 impl fmt::Debug for ChatTemplate {
@@ -87,7 +92,7 @@ impl ChatTemplate {
         })?;
         let wrong =
             |error: minijinja::Error| syntax(error.line().unwrap_or_default(), detail(&error));
-        let environment = environment(now).map_err(wrong)?;
+        let environment = environment(now, grows(&source)).map_err(wrong)?;
         nesting::check(&source, environment.syntax())
             .map_err(|line| syntax(line, "its code is nested too deep".to_owned()))?;
         let checked = on_a_stack(|| compile(&environment, &source, |_| Ok(())));
@@ -101,6 +106,7 @@ impl ChatTemplate {
             special_tokens: BTreeMap::new(),
             holds_special_tokens: true,
             variables: Variables::default(),
+            forms: Arc::default(),
         })
     }
 
@@ -178,9 +184,20 @@ impl ChatTemplate {
     /// # Errors
     /// As [`render`](Self::render).
     pub fn render_with(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
+        let size = messages.iter().map(Message::size).sum();
+        self.render_objects(self.objects(messages), size, add_generation_prompt)
+    }
+
+    /// Renders messages as the template sees them, which hold about `size` bytes.
+    fn render_objects(
+        &self,
+        messages: Value,
+        size: usize,
+        add_generation_prompt: bool,
+    ) -> Result<String> {
         let mut variables = self.special_tokens.clone();
         variables.extend(self.variables.values());
-        variables.insert("messages".to_owned(), self.objects(messages));
+        variables.insert("messages".to_owned(), messages);
         variables.insert(
             "add_generation_prompt".to_owned(),
             add_generation_prompt.into(),
@@ -188,9 +205,8 @@ impl ChatTemplate {
         for none in ["tools", "documents"] {
             variables.insert(none.to_owned(), Value::from(()));
         }
-        let size = messages.iter().map(Message::size).sum::<usize>() + self.variables.size();
         let rendered = on_a_stack(|| {
-            limits::open(size);
+            limits::open(size + self.variables.size());
             self.text(Value::from(variables))
                 .map_err(|error| self.failed(&error))
         });
@@ -231,20 +247,13 @@ impl ChatTemplate {
         })
     }
 
-    /// The messages as the template sees them: those of models as they are, the built-in one
-    /// without parts.
+    /// The messages as the template sees them, their contents in the form that it reads.
     fn objects(&self, messages: &[Message]) -> Value {
-        if self.holds_special_tokens {
-            let developers = self.mentions(DEVELOPER);
-            let messages = messages.iter();
-            let objects: Vec<_> = messages.map(|one| one.object_where(developers)).collect();
-            return Value::from(Serde(objects));
-        }
-        let flat = messages
+        let developers = self.mentions(DEVELOPER);
+        let objects = messages
             .iter()
-            .map(|message| Message::new(message.role(), message.text()));
-        let objects: Vec<_> = flat.map(|message| message.object().clone()).collect();
-        Value::from(Serde(objects))
+            .map(|message| message.object_where(developers, self.content_form(message)));
+        Value::from(Serde(objects.collect::<Vec<_>>()))
     }
 
     fn failed(&self, error: &minijinja::Error) -> Error {

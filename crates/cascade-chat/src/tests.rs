@@ -1,7 +1,7 @@
 //! Rendered templates against transformers, and templates that must be refused.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::civil::date;
 use serde_json::{Value, json};
@@ -18,9 +18,9 @@ fn conversation(value: &Value) -> Vec<Message> {
 }
 
 /// The template of a file, with a golden's tokens, at the goldens' time.
-fn template(golden: &Value) -> ChatTemplate {
+fn template(folder: &Path, golden: &Value) -> ChatTemplate {
     let name = golden["template"].as_str().unwrap();
-    let source = std::fs::read_to_string(goldens().join(format!("{name}.jinja"))).unwrap();
+    let source = std::fs::read_to_string(folder.join(format!("{name}.jinja"))).unwrap();
     let tokens: BTreeMap<_, _> = golden["tokens"]
         .as_object()
         .unwrap()
@@ -32,42 +32,92 @@ fn template(golden: &Value) -> ChatTemplate {
     template.with_special_tokens(tokens)
 }
 
+/// What a template makes of a golden's messages, with its tools if it has any: to templates these
+/// are given as they are.
+fn rendered(template: &ChatTemplate, golden: &Value) -> Result<String> {
+    let prompt = golden["add_generation_prompt"].as_bool().unwrap();
+    if golden["tools"].is_null() {
+        return template.render_with(&conversation(&golden["messages"]), prompt);
+    }
+    let given = ["messages", "tools", "add_generation_prompt"];
+    let given = given.map(|name| (name.to_owned(), golden[name].clone()));
+    let tokens = golden["tokens"].as_object().unwrap().clone();
+    let all: serde_json::Map<_, _> = tokens.into_iter().chain(given).collect();
+    template.text_of(minijinja::Value::from(minijinja::value::Serde(all)))
+}
+
+/// What differs from a golden, if anything does.
+fn difference(golden: &Value, found: Result<String>) -> Option<String> {
+    match (golden["text"].as_str(), golden["refused"].as_str(), &found) {
+        (Some(text), _, Ok(found)) if found == text => None,
+        (None, Some(words), Err(Error::Refused { message, .. })) if message == words => None,
+        (None, None, Err(Error::Render { .. })) => None,
+        (text, refused, _) => {
+            let (case, name) = (&golden["case"], &golden["template"]);
+            let fails = &golden["fails"];
+            Some(format!(
+                "{case} of {name}: {found:?}, not {text:?} {refused:?} {fails}"
+            ))
+        }
+    }
+}
+
 #[test]
 fn templates_render_as_in_transformers() {
     let file = std::fs::read_to_string(goldens().join("goldens.jsonl")).unwrap();
-    let (mut rendered, mut refused, mut failed) = (0, 0, 0);
+    let mut counts = [0; 3];
     for line in file.lines() {
         let golden: Value = serde_json::from_str(line).unwrap();
-        let place = format!("{} of {}", golden["case"], golden["template"]);
-        let messages = conversation(&golden["messages"]);
-        let prompt = golden["add_generation_prompt"].as_bool().unwrap();
-        let found = template(&golden).render_with(&messages, prompt);
-        match (golden["text"].as_str(), golden["refused"].as_str()) {
-            (Some(text), _) => {
-                let found = found.unwrap_or_else(|error| panic!("{place}: {error}"));
-                assert_eq!(found, text, "{place}");
-                rendered += 1;
-            }
-            (None, Some(words)) => {
-                let Err(Error::Refused { message, .. }) = found else {
-                    panic!("{place}: {found:?}");
-                };
-                assert_eq!(message, words, "{place}");
-                refused += 1;
-            }
-            (None, None) => {
-                assert!(
-                    matches!(found, Err(Error::Render { .. })),
-                    "{place}: {found:?}"
-                );
-                failed += 1;
-            }
+        let found = rendered(&template(&goldens(), &golden), &golden);
+        assert_eq!(difference(&golden, found), None);
+        let kinds = ["text", "refused", "fails"];
+        let kind = kinds.iter().position(|kind| golden[kind].is_string());
+        counts[kind.unwrap()] += 1;
+    }
+    assert!(counts[0] > 270 && counts[1] > 20, "{counts:?}");
+}
+
+/// Where transformers renders or refuses; `make_chat.py` says how to make the goldens of a folder.
+#[test]
+fn templates_of_a_folder_render_as_in_transformers() {
+    let of = |name| std::env::var_os(name).map(PathBuf::from);
+    let given = of("CASCADE_TEMPLATES").zip(of("CASCADE_TEMPLATE_GOLDENS"));
+    let Some((folder, goldens)) = given.filter(|(_, goldens)| goldens.is_file()) else {
+        eprintln!(
+            "CASCADE_TEMPLATES and CASCADE_TEMPLATE_GOLDENS name no templates: none compared"
+        );
+        return;
+    };
+    let file = std::fs::read_to_string(goldens).unwrap();
+    let goldens = file.lines().map(|line| serde_json::from_str(line).unwrap());
+    let different: Vec<String> = goldens
+        .filter(|golden: &Value| golden["fails"].is_null())
+        .filter_map(|golden| difference(&golden, rendered(&template(&folder, &golden), &golden)))
+        .collect();
+    let (count, all) = (different.len(), file.lines().count());
+    assert_eq!(
+        count,
+        0,
+        "{count} of {all} differ:\n{}",
+        different.join("\n")
+    );
+}
+
+#[test]
+fn expressions_are_those_of_jinja() {
+    let file = std::fs::read_to_string(goldens().join("jinja.jsonl")).unwrap();
+    let mut different = Vec::new();
+    for line in file.lines() {
+        let golden: Value = serde_json::from_str(line).unwrap();
+        let source = golden["source"].as_str().unwrap();
+        let found = ChatTemplate::new("jinja", source)
+            .and_then(|template| template.text_of(minijinja::Value::UNDEFINED));
+        let expected = golden["text"].as_str();
+        if found.as_deref().ok() != expected {
+            different.push(format!("{source}: {found:?}, not {expected:?}"));
         }
     }
-    assert!(
-        rendered > 250 && refused > 20 && failed > 15,
-        "{rendered} {refused} {failed}"
-    );
+    assert_eq!(different, [""; 0]);
 }
 
 #[test]
@@ -98,7 +148,7 @@ fn vicuna_alternates_and_takes_a_system_message() {
     assert!(
         render(json!([parts]))
             .unwrap()
-            .ends_with("USER: ab ASSISTANT:")
+            .ends_with("USER: a\nb ASSISTANT:")
     );
     for (messages, words) in [
         (json!([user("a"), user("b")]), "alternate"),
@@ -393,7 +443,7 @@ fn messages_are_checked() {
     }
     let message = json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "x"});
     let message = Message::from_json(message).unwrap();
-    assert_eq!((message.role(), message.text()), (Role::User, "ab"));
+    assert_eq!((message.role(), message.text()), (Role::User, "a\nb"));
     assert_eq!(message.object()["name"], "x");
     let ends = |roles: &[Role]| {
         let messages: Vec<_> = roles.iter().map(|&role| Message::new(role, "x")).collect();

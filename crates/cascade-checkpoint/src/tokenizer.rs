@@ -16,6 +16,7 @@ use cascade_hub::TokenizerFiles;
 
 use self::declared::Content;
 use crate::gguf::{Gguf, vocabulary};
+use crate::sentencepiece::SPACE;
 use crate::{Error, ErrorKind, Result};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.
@@ -89,10 +90,15 @@ impl Tokenizer {
 
     /// The tokenizer that a GGUF file describes in keys of its own.
     pub(crate) fn described_by(gguf: &Gguf) -> Result<Self> {
-        let tokenizer = AssertUnwindSafe(vocabulary::described(gguf)?);
-        Self::checked(gguf.file().to_owned(), || {
+        let (tokenizer, warnings) = vocabulary::described(gguf)?;
+        let tokenizer = AssertUnwindSafe(tokenizer);
+        let checked = Self::checked(gguf.file().to_owned(), || {
             let AssertUnwindSafe(tokenizer) = tokenizer;
             Ok(tokenizer)
+        });
+        Ok(Self {
+            warnings: warnings.into(),
+            ..checked?
         })
     }
 
@@ -183,6 +189,20 @@ impl Tokenizer {
         text.map_err(|error| self.failed("decode", &*error))
     }
 
+    /// What the user should know of a stop text: that it holds a special token beside other text,
+    /// so that no answer ever has it.
+    pub fn stop_warning(&self, text: &str) -> Option<String> {
+        let tokens = self.encode_plain(text).unwrap_or_default();
+        let special = tokens.into_iter().find(|&token| self.is_special(token))?;
+        let special = self
+            .id_to_token(special)
+            .filter(|special| special != text)?;
+        Some(format!(
+            "the stop text {text:?} ends no answer: {special:?} in it is a special token, which has no text; give it \
+             alone"
+        ))
+    }
+
     /// Checks that a model with an embedding of `vocab_size` rows knows every id, but for added
     /// tokens: some models come with one more, such as a `<pad>`, that no text has.
     ///
@@ -231,11 +251,37 @@ impl Tokenizer {
         Error::new(ErrorKind::Tokenizer, message)
     }
 
+    /// The last tokens of a text, as many as have a word, behind which nothing is a beginning.
+    /// Bytes at its end are left out: further ones would be read together with them.
+    fn anchor(&self, context: &[TokenId]) -> Vec<TokenId> {
+        let mut anchor = Vec::new();
+        for &token in context.iter().rev() {
+            let Some(piece) = self.visible(token) else {
+                continue;
+            };
+            let byte = is_byte(&piece);
+            if byte && anchor.is_empty() {
+                continue;
+            }
+            anchor.push(token);
+            if !byte && !piece.chars().all(|c| c == SPACE) {
+                break;
+            }
+        }
+        anchor.reverse();
+        anchor
+    }
+
     /// The token, if it gives text.
     fn visible(&self, id: TokenId) -> Option<String> {
+        self.id_to_token(id).filter(|_| !self.is_special(id))
+    }
+
+    /// Whether a token gives no text.
+    fn is_special(&self, id: TokenId) -> bool {
         let added = self.inner.tokenizer.get_added_vocabulary();
         self.id_to_token(id)
-            .filter(|token| !added.is_special_token(token))
+            .is_some_and(|token| added.is_special_token(&token))
     }
 }
 
@@ -281,11 +327,22 @@ impl TextCodec for Tokenizer {
         Ok(self.encode_with(text, false)?)
     }
 
+    fn special_token(&self, text: &str) -> Option<TokenId> {
+        self.token_to_id(text).filter(|&id| self.is_special(id))
+    }
+
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
+        self.decoder_after(&[])
+    }
+
+    fn decoder_after(self: Arc<Self>, context: &[TokenId]) -> Box<dyn TextDecoder + Send> {
+        let anchor = self.anchor(context);
+        let whole = |text: &String| !text.ends_with(char::REPLACEMENT_CHARACTER);
+        let anchor_text = self.decode(&anchor).ok().filter(whole);
         Box::new(StreamDecoder {
             tokenizer: self,
-            anchor: Vec::new(),
-            anchor_text: String::new(),
+            anchor: anchor_text.as_ref().map_or_else(Vec::new, |_| anchor),
+            anchor_text: anchor_text.unwrap_or_default(),
             held: Vec::new(),
         })
     }
@@ -301,7 +358,7 @@ impl TextCodec for Tokenizer {
 /// an incomplete one.)
 struct StreamDecoder {
     tokenizer: Arc<Tokenizer>,
-    /// Tokens just before `held` whose text is out; empty at the beginning only.
+    /// Tokens just before `held` whose text is out, or known; empty at the beginning only.
     anchor: Vec<TokenId>,
     anchor_text: String,
     /// Tokens whose text is not out yet.

@@ -196,9 +196,9 @@ impl From<ScheduleArg> for ScheduleName {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompts")]
 pub struct InputArgs {
-    /// A single prompt, or `-` for standard input. Asked with the model's chat template if it has
-    /// one, unless --raw, another template or the configuration says otherwise: the demo's asks it
-    /// as the question of a word problem.
+    /// A single prompt, or `-` for standard input; `run` puts behind it what is piped in. Asked
+    /// with the model's chat template if it has one, unless --raw, another template or the
+    /// configuration says otherwise: the demo's asks it as the question of a word problem.
     #[arg(value_name = "PROMPT", group = "input")]
     pub positional: Option<String>,
 
@@ -267,6 +267,11 @@ impl InputArgs {
     /// Whether no input was given.
     pub fn is_empty(&self) -> bool {
         self.text().is_none() && self.prompts.is_none() && self.dataset.is_none()
+    }
+
+    /// Whether standard input may hold the prompt, or what it is about.
+    pub fn takes_pipe(&self) -> bool {
+        self.is_empty() || self.text().is_some_and(|text| text != "-")
     }
 
     /// The name of the template that was asked for.

@@ -349,10 +349,11 @@ impl Conversation {
 /// One line about an answer. `context` are the tokens of the prompt that the model continues.
 fn statistics(generation: &GenerationOutput, context: usize) -> String {
     let mut line = format!(
-        "{} tokens, {:.2} per forward, {:.1} tokens/s",
+        "{} tokens, {:.2} per forward, {} after {:.1} s for the prompt",
         generation.tokens.len(),
         generation.mean_acceptance_length(),
-        generation.tokens_per_second()
+        show::speed(generation.after_first()),
+        generation.first.as_secs_f64()
     );
     let target = generation.models.first().map(|target| target.usage);
     if let Some(usage) = target.filter(|usage| context > 0 && usage.calls > 0) {

@@ -137,7 +137,7 @@ impl Question<'_> {
 pub type Inputs = (Vec<Input>, Option<ChatTemplate>);
 
 /// All inputs, read and checked before the first prompt is answered. `piped` is what stands on
-/// standard input, if anything does and no prompt is given.
+/// standard input, if anything does: the prompt, or what a prompt that is given is about.
 pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Result<Inputs> {
     let asked = Asked {
         config,
@@ -172,7 +172,10 @@ pub fn inputs(args: &InputArgs, config: &Config, piped: Option<String>) -> Resul
 fn single(args: &InputArgs, piped: Option<String>) -> Result<Option<String>> {
     match args.text() {
         Some("-") => stdin::prompt().map(Some),
-        Some(prompt) => Ok(Some(prompt.to_owned())),
+        Some(prompt) => Ok(Some(match piped {
+            Some(piped) => format!("{prompt}\n\n{piped}"),
+            None => prompt.to_owned(),
+        })),
         None => Ok(piped),
     }
 }

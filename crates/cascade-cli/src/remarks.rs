@@ -15,6 +15,17 @@ pub(crate) enum Place<'a> {
     Chat,
 }
 
+impl Place<'_> {
+    /// What to say of an answer of so many tokens that fills the context.
+    fn full(self, tokens: usize) -> String {
+        let cure = match self {
+            Self::Run(_) => "give a shorter prompt",
+            Self::Chat => "/reset begins a new conversation",
+        };
+        format!("cut at {tokens} tokens: the model's context is full; {cure}")
+    }
+}
+
 /// What to say of an answer, if it is not as it should be.
 pub(crate) fn remark(generation: &GenerationOutput, place: Place<'_>) -> Option<String> {
     let text = generation.text.as_deref().unwrap_or_default();
@@ -38,6 +49,9 @@ pub(crate) fn remark(generation: &GenerationOutput, place: Place<'_>) -> Option<
         (Ending::Loop, _) => Some(format!(
             "the answer repeats itself: sample with {sampled}, or begin with --repetition-penalty 1.1"
         )),
+        (Ending::Limit, place) if generation.finish == Finish::ContextFull => {
+            Some(place.full(tokens))
+        }
         (Ending::Limit, _) if generation.finish != Finish::MaxNewTokens => None,
         (Ending::Limit, Place::Run(_)) => {
             let more = 2 * tokens;

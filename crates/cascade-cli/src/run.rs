@@ -74,8 +74,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
 
-    /// Write to a file what would be printed: with --quiet, the answers alone. The file is complete
-    /// or not there; after Ctrl-C it has what was answered.
+    /// Write the answers to a file, or what --json and --compare print. The file is complete or not
+    /// there; after Ctrl-C it has what was answered.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -96,7 +96,7 @@ pub(crate) enum Color {
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let piped = if args.job.input.is_empty() {
+    let piped = if args.job.input.takes_pipe() {
         stdin::piped()?
     } else {
         None
@@ -323,6 +323,7 @@ impl Runner<'_> {
         on_event: &mut OnEvent<'_>,
     ) -> Result<(Timed, Option<Timed>)> {
         self.options.seed = question.seed(self.seed);
+        self.options.continues = question.input.template().is_continued();
         let plain_first = (question.index + question.turn + round) % 2 == 1;
         let (sides, prompt) = (&mut self.sides, &question.prompt);
         let before = sides.plainly(prompt, &self.options, plain_first)?;
@@ -429,8 +430,7 @@ pub(crate) fn show_event(out: &mut Out, event: Event<'_>) -> std::io::Result<()>
 /// Why the text ends, unless the model ended it.
 pub(crate) fn ending(generation: &GenerationOutput) -> &'static str {
     match generation.finish {
-        Finish::MaxNewTokens => " …",
-        Finish::ContextFull => " … [the model's context is full]",
+        Finish::MaxNewTokens | Finish::ContextFull => " …",
         _ => "",
     }
 }

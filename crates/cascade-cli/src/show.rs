@@ -13,7 +13,7 @@ use cascade_eval::{Ending, Endings, Marks};
 
 use crate::comparison::{Comparison, Comparisons};
 use crate::inputs::Question;
-use crate::terminal::Out;
+use crate::terminal::{Out, grouped};
 
 /// Colours of the drafters. The target's own tokens are uncoloured, so colour means saved work.
 /// They are of the fixed 256, which no terminal's theme changes, and each can be read on a light
@@ -102,7 +102,10 @@ pub(crate) struct Totals {
     steps: usize,
     drafted: usize,
     accepted: usize,
-    wall: Duration,
+    /// Tokens behind those of first steps, and the time that they took.
+    later: (usize, Duration),
+    /// Rows of prompts that were computed, and the time of first steps.
+    read: (u64, Duration),
     calls: Vec<(String, u64)>,
     /// How the answers compare with plain decoding, if they were compared.
     pub(crate) compared: Option<Comparisons>,
@@ -121,7 +124,13 @@ impl Totals {
         self.steps += generation.steps.len();
         self.drafted += generation.num_draft_tokens();
         self.accepted += generation.num_accepted_draft_tokens();
-        self.wall += generation.wall;
+        let (tokens, time) = generation.after_first();
+        self.later = (self.later.0 + tokens, self.later.1 + time);
+        let rows = generation
+            .models
+            .first()
+            .map_or(0, |target| target.usage.prefill_rows);
+        self.read = (self.read.0 + rows, self.read.1 + generation.first);
         self.add_calls(&generation.models);
         if let Some(comparison) = comparison {
             let compared = self.compared.get_or_insert_default();
@@ -157,6 +166,7 @@ impl Totals {
         let mut lines: Vec<String> = self.marked().into_iter().collect();
         lines.extend(self.short());
         lines.extend(self.compared.iter().flat_map(Comparisons::remarks));
+        lines.push(self.reading());
         lines.push(self.call_list());
         lines
     }
@@ -170,10 +180,10 @@ impl Totals {
     fn speed(&self) -> String {
         let (tokens, drafted) = (self.tokens as f64, self.drafted as f64);
         let speed = format!(
-            "{} tokens, {:.2} per forward, {:.1} tokens/s",
+            "{} tokens, {:.2} per forward, {}",
             self.tokens,
             per(tokens, self.steps as f64),
-            per(tokens, self.wall.as_secs_f64())
+            speed(self.later),
         );
         match self.drafted {
             0 => speed,
@@ -181,6 +191,18 @@ impl Totals {
                 "{speed}, {:.0}% of {drafts} drafted accepted",
                 100.0 * per(self.accepted as f64, drafted)
             ),
+        }
+    }
+
+    /// How long prompts took, up to the first tokens.
+    fn reading(&self) -> String {
+        let (rows, time) = self.read;
+        let seconds = time.as_secs_f64();
+        if rows == 0 {
+            format!("prompts: read in {seconds:.1} s")
+        } else {
+            let rows = grouped(rows + self.prompts as u64);
+            format!("prompts: {rows} tokens read in {seconds:.1} s")
         }
     }
 
@@ -208,6 +230,14 @@ impl Totals {
             .map(|(name, calls)| format!("{name} {calls}"))
             .collect();
         format!("calls: {}", calls.join(", "))
+    }
+}
+
+/// How fast tokens were generated, if there were any but those that the prompt's reading gave.
+pub(crate) fn speed((tokens, time): (usize, Duration)) -> String {
+    match tokens {
+        0 => "all at once".to_owned(),
+        tokens => format!("{:.1} tokens/s", per(tokens as f64, time.as_secs_f64())),
     }
 }
 

@@ -101,6 +101,11 @@ impl Template {
         }
     }
 
+    /// Whether answers go on with the text of the prompt.
+    pub fn is_continued(&self) -> bool {
+        matches!(self, Self::Plain(PromptTemplate::Raw))
+    }
+
     /// Number of turns that it asks.
     pub fn turns(&self, content: &Content) -> usize {
         match self {

@@ -83,6 +83,14 @@ pub fn file(file: File) -> Out {
     Printer::new(Box::new(BufWriter::new(file)), false, false)
 }
 
+/// Standard error in place of standard output, for what is said of results that go elsewhere.
+pub fn aside() -> Out {
+    let stderr = io::stderr();
+    let styled = AutoStream::choice(&stderr) != ColorChoice::Never;
+    let on_terminal = stderr.is_terminal();
+    Printer::new(Box::new(AutoStream::always(stderr)), on_terminal, styled)
+}
+
 /// Standard error, locked.
 pub fn stderr() -> Printer<AutoStream<StderrLock<'static>>> {
     let stderr = io::stderr();
@@ -156,6 +164,11 @@ impl<W: Write> Printer<W> {
         write!(self.out, "{style}")?;
         self.write_all(text.as_bytes())?;
         write!(self.out, "{style:#}")
+    }
+
+    /// Whether it shows styles.
+    pub fn is_styled(&self) -> bool {
+        self.styled
     }
 
     fn write_visible(&mut self, bytes: &[u8]) -> io::Result<()> {

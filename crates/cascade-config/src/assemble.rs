@@ -222,6 +222,8 @@ impl ModelPool {
         let mut warnings = loaded_warnings(&config.target.name, &model);
         // Only the target's: drafters choose nothing for good.
         warnings.extend(model.generation_warnings.iter().cloned());
+        let stops = config.generation.stop.iter().flat_map(|stops| stops.iter());
+        warnings.extend(stops.filter_map(|stop| model.tokenizer.stop_warning(stop)));
         let target = Target::from(&*model).with_eos(self.end_tokens(config, chat)?);
         Ok((shared_target(target, sessions), warnings))
     }

@@ -1,7 +1,7 @@
 //! Where a model's chat templates are.
 
 use cascade_chat::{ChatFile, ModelChat};
-use cascade_models::{ModelFile, ModelSource, gguf_tokenizer_config};
+use cascade_models::{ModelSource, gguf_tokenizer_config};
 
 use crate::{AssembleOptions, Config, Error, Neural, Result};
 
@@ -36,8 +36,9 @@ pub fn model_chat(
     options: &AssembleOptions,
 ) -> cascade_models::Result<ModelChat> {
     let mut files = Vec::new();
-    if let ModelSource::File(path) = source {
-        let config = gguf_tokenizer_config(&ModelFile::Disk(path.clone()))?;
+    if source.is_gguf() {
+        let tokenizer = source.tokenizer(&options.hub, options.progress)?;
+        let config = gguf_tokenizer_config(tokenizer.vocabulary())?;
         files.push((ChatFile::TokenizerConfig, config.to_string().into_bytes()));
     } else {
         let names = ChatFile::ALL.map(ChatFile::name);

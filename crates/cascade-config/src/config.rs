@@ -412,11 +412,11 @@ impl Neural {
     /// [stored](DType::Stored), and others in f32 on a CPU, and on a GPU in bf16, for which it is
     /// made.
     pub fn dtype_on(&self, cpu: bool) -> DType {
-        match (self.dtype, cpu, &self.source) {
-            (Some(dtype), ..) => dtype,
-            (None, _, ModelSource::File(_)) => DType::Stored,
-            (None, false, _) => DType::BF16,
-            (None, true, _) => DType::F32,
+        match (self.dtype, cpu) {
+            (Some(dtype), _) => dtype,
+            (None, _) if self.source.is_gguf() => DType::Stored,
+            (None, false) => DType::BF16,
+            (None, true) => DType::F32,
         }
     }
 }

@@ -67,14 +67,16 @@ pub(crate) fn config(text: &str) -> crate::Result<Option<&'static str>> {
     embedded::config(name).map_err(|unknown| names_nothing(text, unknown))
 }
 
-/// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`.
+/// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`;
+/// `name-GGUF:Q4_K_M` of `org/name-GGUF:Q4_K_M`.
 pub(crate) fn last_part(source: &str) -> String {
     let source = source.trim_end_matches('/');
+    let source = source.strip_prefix(EMBEDDED).unwrap_or(source);
     let without_revision = match source.split_once('@') {
         Some((id, _)) if !id.starts_with('.') => id,
         _ => source,
     };
-    let last = without_revision.rsplit(['/', ':']).next();
+    let last = without_revision.rsplit('/').next();
     last.unwrap_or(source).to_owned()
 }
 

@@ -89,8 +89,16 @@ impl TextCodec for GuardedCodec {
         self.guarded(self.inner.encode_verbatim(text)?)
     }
 
+    fn special_token(&self, text: &str) -> Option<TokenId> {
+        self.inner.special_token(text)
+    }
+
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
         Arc::clone(&self.inner).decoder()
+    }
+
+    fn decoder_after(self: Arc<Self>, context: &[TokenId]) -> Box<dyn TextDecoder + Send> {
+        Arc::clone(&self.inner).decoder_after(context)
     }
 }
 

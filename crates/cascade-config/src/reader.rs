@@ -167,7 +167,7 @@ impl Reader<'_> {
             return Err(self.error(&format!("{key}.tokenizer"), "it is beside `head`", cure));
         }
         let mut head = self.neural(key, ("head", text), entry)?;
-        if let ModelSource::File(_) = head.source {
+        if head.source.is_gguf() {
             let cure = "give the folder with config.json and its weights as released";
             let problem = "it is a GGUF file, in which no heads are read";
             return Err(self.error(&format!("{key}.head"), problem, cure));

@@ -7,7 +7,7 @@ use cascade_core::StatedSampling;
 use cascade_engine::{
     Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings, StopSequences,
 };
-use cascade_models::{CacheType, DType, ModelSource};
+use cascade_models::{CacheType, DType};
 use cascade_ngram::{
     BigramConfig, MaxGramConfig, MaxGramTreeConfig, Occurrence, PromptLookupConfig, TableLocator,
 };
@@ -94,7 +94,7 @@ impl Draw {
     fn with_head(&mut self, mut drafter: Drafter, target: &Neural) -> Drafter {
         if let Drafter::Neural { model, .. } = &mut drafter
             && self.0.random_bool(0.3)
-            && !matches!(model.source, ModelSource::File(_))
+            && !model.source.is_gguf()
         {
             let Neural {
                 tokenizer, is_head, ..

@@ -16,8 +16,21 @@ pub trait TextCodec: Send + Sync {
         self.encode(text)
     }
 
+    /// The special token that a text names, if it is exactly one: what is decoded never has its
+    /// text. By default none, for codecs without such tokens.
+    fn special_token(&self, _text: &str) -> Option<TokenId> {
+        None
+    }
+
     /// Creates a decoder for one stream of generated tokens. Special tokens decode to no text.
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send>;
+
+    /// Creates a decoder for tokens that continue others: their text is that of all tokens without
+    /// that of `context`, so that a blank between the two is kept. By default as
+    /// [`decoder`](Self::decoder), for codecs whose texts do not depend on what precedes them.
+    fn decoder_after(self: Arc<Self>, _context: &[TokenId]) -> Box<dyn TextDecoder + Send> {
+        self.decoder()
+    }
 }
 
 /// Decodes generated tokens to text incrementally.

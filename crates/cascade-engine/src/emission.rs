@@ -25,15 +25,21 @@ pub(crate) struct Emission {
 }
 
 impl Emission {
-    pub(crate) fn new(options: &Options, codec: Option<Arc<dyn TextCodec>>) -> Result<Self> {
+    /// What is emitted behind the tokens of a prompt.
+    pub(crate) fn new(
+        options: &Options,
+        codec: Option<Arc<dyn TextCodec>>,
+        prompt: &[TokenId],
+    ) -> Result<Self> {
         let stops = options.stop.clone().filter(|stops| !stops.is_empty());
         if codec.is_none() && stops.is_some() {
             return Err(Error::NoCodec);
         }
+        let continued = if options.continues { prompt } else { &[] };
         Ok(Self {
             tokens: Vec::new(),
             proposers: Vec::new(),
-            text: codec.map(|codec| TextStream::new(codec.decoder(), stops)),
+            text: codec.map(|codec| TextStream::new(codec, continued, stops)),
             max_new_tokens: options.max_new_tokens,
             cancelled: false,
             pieces: Vec::new(),

@@ -58,6 +58,8 @@ pub struct Generation<C = Cascade> {
     steps: Vec<Step>,
     finish: Option<Finish>,
     wall: Duration,
+    /// The part of it that the first step took, and what precedes it.
+    first: Duration,
 }
 
 impl Cascade {
@@ -124,7 +126,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     fn new(mut cascade: C, prompt: &Prompt, options: &Options) -> Result<Self> {
         let models = cascade.borrow_mut();
         models.check(prompt)?;
-        let emission = Emission::new(options, models.codec.clone())?;
+        let emission = Emission::new(options, models.codec.clone(), &prompt.context)?;
         let started = models.wall.now();
         models.models.set_source(&prompt.source)?;
         let text = PenalizedText::new(options.penalties, prompt.context.len());
@@ -145,6 +147,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             steps: Vec::new(),
             finish: None,
             wall,
+            first: wall,
         })
     }
 
@@ -202,6 +205,9 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             Ok(limit) => Some(self.verified_step(limit, on_event)?),
         };
         self.wall += clock.now().saturating_sub(started);
+        if self.steps.len() <= 1 {
+            self.first = self.wall;
+        }
         Ok(report)
     }
 
@@ -466,6 +472,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             steps: self.steps,
             models,
             wall: self.wall,
+            first: self.first,
         };
         (output, self.cascade)
     }

@@ -29,13 +29,14 @@ impl Serialize for GenerationOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let accepted = self.num_accepted_draft_tokens();
         let per_step = |count: fn(&Step) -> usize| self.steps.iter().map(count).collect::<Vec<_>>();
-        let mut json = serializer.serialize_struct("GenerationOutput", 16)?;
+        let mut json = serializer.serialize_struct("GenerationOutput", 17)?;
         json.serialize_field("text", self.text.as_deref().unwrap_or_default())?;
         json.serialize_field("token_ids", &self.tokens)?;
         json.serialize_field("token_origins", &levels(&self.proposers))?;
         json.serialize_field("finish_reason", &self.finish)?;
         json.serialize_field("num_tokens", &self.tokens.len())?;
         json.serialize_field("wall_seconds", &self.wall.as_secs_f64())?;
+        json.serialize_field("first_token_seconds", &self.first.as_secs_f64())?;
         json.serialize_field("tokens_per_second", &self.tokens_per_second())?;
         json.serialize_field("mean_acceptance_length", &self.mean_acceptance_length())?;
         json.serialize_field("draft_acceptance_rate", &self.draft_acceptance_rate())?;

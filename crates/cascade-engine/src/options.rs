@@ -17,8 +17,11 @@ use crate::StopSequences;
 pub struct Options {
     /// Maximum number of tokens; drafts never exceed it. 256 by default.
     pub max_new_tokens: usize,
-    /// Texts that end the generation.
+    /// Texts that end the generation. One that is exactly a special token ends it at that token.
     pub stop: Option<StopSequences>,
+    /// Whether the text goes on from the prompt's, so that a blank between the two is part of it.
+    /// By default it stands alone, as an answer does.
+    pub continues: bool,
     /// Whether to draft. If `false`, the target decodes plainly, one token per forward.
     pub speculate: bool,
     /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
@@ -48,6 +51,7 @@ impl Default for Options {
         Self {
             max_new_tokens: 256,
             stop: None,
+            continues: false,
             speculate: true,
             decoding: Decoding::Greedy,
             penalties: Penalties::NONE,
@@ -73,6 +77,11 @@ impl Options {
             stop: stop.into(),
             ..self
         }
+    }
+
+    /// Lets the text go on from the prompt's, or stand alone.
+    pub fn with_continuation(self, continues: bool) -> Self {
+        Self { continues, ..self }
     }
 
     /// Switches drafting on or off.

@@ -24,6 +24,8 @@ pub struct GenerationOutput {
     pub models: Vec<ModelUsage>,
     /// Time from the prompt's tokens to the last token.
     pub wall: Duration,
+    /// The part of it up to the end of the first step, in which the prompt is read.
+    pub first: Duration,
 }
 
 /// Why a generation ended.
@@ -131,6 +133,14 @@ impl GenerationOutput {
             histogram[step.accepted] += 1;
         }
         histogram
+    }
+
+    /// Tokens behind those of the first step, and the time that they took: generation without the
+    /// reading of the prompt.
+    pub fn after_first(&self) -> (usize, Duration) {
+        let first = self.steps.first().map_or(0, |step| step.accepted + 1);
+        let later = self.tokens.len().saturating_sub(first);
+        (later, self.wall.saturating_sub(self.first))
     }
 
     /// Emitted tokens per second of wall time; 0 if nothing was generated.

@@ -1,8 +1,9 @@
 //! Decoding of emitted tokens to text for display.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use cascade_core::{LevelId, TextDecoder, TokenId};
+use cascade_core::{LevelId, TextCodec, TextDecoder, TokenId};
 
 use crate::stop_sequences::{Released, StopSequences, StopStream};
 use crate::{Error, Finish, Result, TextPiece};
@@ -12,6 +13,8 @@ use crate::{Error, Finish, Result, TextPiece};
 pub(crate) struct TextStream {
     decoder: Box<dyn TextDecoder + Send>,
     stops: Option<StopStream>,
+    /// Special tokens that are stop sequences by themselves, which have no text.
+    special: HashMap<TokenId, String>,
     /// Text that may be the beginning of a stop sequence, by proposer.
     held: VecDeque<TextPiece>,
     text: String,
@@ -19,9 +22,17 @@ pub(crate) struct TextStream {
 }
 
 impl TextStream {
-    pub(crate) fn new(decoder: Box<dyn TextDecoder + Send>, stops: Option<StopSequences>) -> Self {
+    /// The text behind the tokens of a `context`.
+    pub(crate) fn new(
+        codec: Arc<dyn TextCodec>,
+        context: &[TokenId],
+        stops: Option<StopSequences>,
+    ) -> Self {
+        let texts = stops.iter().flat_map(StopSequences::iter);
+        let special = texts.filter_map(|stop| Some((codec.special_token(stop)?, stop.to_owned())));
         Self {
-            decoder,
+            special: special.collect(),
+            decoder: codec.decoder_after(context),
             stops: stops.map(StopSequences::into_stream),
             held: VecDeque::new(),
             text: String::new(),
@@ -38,6 +49,10 @@ impl TextStream {
         shown: &mut Vec<TextPiece>,
     ) -> Result<Option<Finish>> {
         self.last = proposer;
+        if let Some(stop) = self.special.get(&token).cloned() {
+            let before = self.finish(shown)?;
+            return Ok(before.or(Some(Finish::StopSequence(stop))));
+        }
         let text = self.decoder.push(token).map_err(Error::Codec)?;
         Ok(self.take(text, shown))
     }

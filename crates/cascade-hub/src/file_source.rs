@@ -42,6 +42,14 @@ impl FileSource<'_> {
         }
     }
 
+    /// Names of all files, as the hub lists them.
+    pub(crate) fn listing(&mut self) -> Result<Vec<String>> {
+        match self {
+            Self::Folder(_) => Ok(self.own_names().unwrap_or_default()),
+            Self::Hub(repo) => repo.listing(),
+        }
+    }
+
     /// Names of the files there are, for hints.
     pub(crate) fn names(&self) -> Vec<String> {
         match self {

@@ -8,7 +8,7 @@ use crate::file_source::FileSource;
 use crate::files::is_gguf;
 use crate::gather::{find_tokenizer, gather};
 use crate::gguf;
-use crate::name::{check_revision, is_hub_name};
+use crate::name::{check_revision, is_hub_name, is_plain_name};
 use crate::present;
 use crate::repo::{HubRepo, RepoType};
 use crate::{
@@ -31,6 +31,9 @@ pub enum ModelSource {
     Hub {
         /// `org/name`.
         id: String,
+        /// Which GGUF model of the repository it is, by the end of its file's name, such as
+        /// `Q4_K_M`; the repository is a model in the layout of Hugging Face if `None`.
+        tag: Option<String>,
         /// A branch, a tag or a commit; `main` if `None`.
         revision: Option<String>,
     },
@@ -42,6 +45,8 @@ pub enum ModelSource {
 enum Located<'a> {
     Embedded(&'a EmbeddedModel),
     File(&'a Path),
+    /// A GGUF model of a repository, by its tag.
+    Tagged(FileSource<'a>, &'a str),
     Source(FileSource<'a>),
 }
 
@@ -49,11 +54,13 @@ impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) | Self::File(path) => write!(f, "{}", path.display()),
-            Self::Hub { id, revision: None } => f.write_str(id),
-            Self::Hub {
-                id,
-                revision: Some(revision),
-            } => write!(f, "{id}@{revision}"),
+            Self::Hub { id, tag, revision } => {
+                f.write_str(id)?;
+                if let Some(tag) = tag {
+                    write!(f, ":{tag}")?;
+                }
+                revision.iter().try_for_each(|named| write!(f, "@{named}"))
+            }
             Self::Embedded(model) => f.write_str(model.name),
         }
     }
@@ -70,14 +77,24 @@ impl FromStr for ModelSource {
 impl ModelSource {
     /// Reads a source as people write it: what ends in `.gguf` and is no folder is a file; an
     /// existing path, or something that starts with `.`, `/` or `~`, is a folder; `org/name` and
-    /// `org/name@revision` are models of the hub. Touches the disk, but not the network.
+    /// `org/name@revision` are models of the hub, and `org/name:Q4_K_M` is a GGUF model of one of
+    /// its repositories. Touches the disk, but not the network.
     ///
     /// # Errors
     /// For anything else.
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         let path = expand_home(text);
-        if is_gguf(&path) && !path.is_dir() {
+        let (named, revision) = match text.split_once('@') {
+            Some((named, revision)) => (named, Some(revision)),
+            None => (text, None),
+        };
+        let (id, tag) = match named.split_once(':') {
+            Some((id, tag)) => (id, Some(tag)),
+            None => (named, None),
+        };
+        let in_repository = tag.is_some() && check_hub_id(id, None).is_ok() && !path.exists();
+        if is_gguf(&path) && !path.is_dir() && !in_repository {
             return Ok(Self::File(path));
         }
         if !text.is_empty()
@@ -85,15 +102,20 @@ impl ModelSource {
         {
             return Ok(Self::Folder(path));
         }
-        let (id, revision) = match text.split_once('@') {
-            Some((id, revision)) => (id, Some(revision)),
-            None => (text, None),
-        };
         check_hub_id(id, revision).map_err(|reason| no_model(text, reason))?;
+        if tag.is_some_and(|tag| !is_plain_name(tag)) {
+            return Err(no_model(text, "what stands after : names no GGUF file"));
+        }
         Ok(Self::Hub {
             id: id.to_owned(),
+            tag: tag.map(str::to_owned),
             revision: revision.map(str::to_owned),
         })
+    }
+
+    /// Whether it is a GGUF model, which holds its settings and its tokenizer.
+    pub fn is_gguf(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Hub { tag: Some(_), .. })
     }
 
     /// Finds the files, downloading what the cache of the hub does not have, with progress on
@@ -130,6 +152,7 @@ impl ModelSource {
         match self.place(hub, progress)? {
             Located::Embedded(model) => Ok(model.tokenizer_files()),
             Located::File(path) => Ok(gguf::tokenizer(path)),
+            Located::Tagged(mut place, tag) => Ok(gguf::tokenizer(&gguf::first(&mut place, tag)?)),
             Located::Source(mut place) => find_tokenizer(&mut place),
         }
     }
@@ -161,7 +184,7 @@ impl ModelSource {
             Located::Embedded(model) => {
                 return Ok(names.iter().map(|name| model.further(name)).collect());
             }
-            Located::File(_) => return Ok(vec![None; names.len()]),
+            Located::File(_) | Located::Tagged(..) => return Ok(vec![None; names.len()]),
             Located::Source(place) => place,
         };
         let files = names
@@ -191,7 +214,12 @@ impl ModelSource {
                 })
             }
             Located::File(path) => gguf::files(self.to_string(), tokenizer, path),
-            Located::Source(mut place) => gather(self.to_string(), tokenizer, &mut place),
+            Located::Tagged(mut place, tag) => {
+                let first = gguf::whole(&mut place, tag)?;
+                gguf::files(self.to_string(), tokenizer, &first)
+            }
+            Located::Source(mut place) => gather(self.to_string(), tokenizer, &mut place)
+                .map_err(|error| gguf::unnamed(&place, error)),
         }
     }
 
@@ -213,9 +241,13 @@ impl ModelSource {
                 let message = format!("there is no folder {}; {cure}", path.display());
                 Err(Error::new(ErrorKind::Missing, message))
             }
-            Self::Hub { id, revision } => {
+            Self::Hub { id, tag, revision } => {
                 let repo = HubRepo::new(RepoType::Model, id, revision.as_deref(), hub, progress)?;
-                Ok(Located::Source(FileSource::Hub(Box::new(repo))))
+                let place = FileSource::Hub(Box::new(repo));
+                Ok(match tag {
+                    Some(tag) => Located::Tagged(place, tag),
+                    None => Located::Source(place),
+                })
             }
         }
     }
@@ -223,8 +255,8 @@ impl ModelSource {
 
 fn no_model(text: &str, reason: &str) -> Error {
     let message = format!(
-        "\"{text}\" names no model: {reason}; give a folder (./model) or a model of the hub (org/name or \
-         org/name@revision)"
+        "\"{text}\" names no model: {reason}; give a folder (./model) or a model of the hub (org/name, \
+         org/name@revision, or org/name:Q4_K_M for a GGUF file)"
     );
     Error::new(ErrorKind::Name, message)
 }
@@ -272,8 +304,8 @@ mod tests {
             let source = ModelSource::parse(text).unwrap();
             assert_eq!(source.to_string(), text);
             let revision = revision.map(str::to_owned);
-            let id = id.to_owned();
-            assert_eq!(source, ModelSource::Hub { id, revision });
+            let (id, tag) = (id.to_owned(), None);
+            assert_eq!(source, ModelSource::Hub { id, tag, revision });
         }
     }
 
@@ -282,6 +314,24 @@ mod tests {
         for file in ["model.gguf", "a/b.gguf", "./x.GGUF", "~/m-Q4_K_M.gguf"] {
             let source = ModelSource::parse(file).unwrap();
             assert!(matches!(source, ModelSource::File(_)), "{file}");
+        }
+        for (text, tag, revision) in [
+            ("a/b-GGUF:Q4_K_M", "Q4_K_M", None),
+            ("a/b:q8_0@main", "q8_0", Some("main")),
+            ("a/b:sub/m-Q4_0.gguf", "sub/m-Q4_0.gguf", None),
+        ] {
+            let source = ModelSource::parse(text).unwrap();
+            assert!(source.is_gguf(), "{text}");
+            assert_eq!(source.to_string(), text);
+            let ModelSource::Hub {
+                tag: found,
+                revision: of,
+                ..
+            } = source
+            else {
+                panic!("{text}");
+            };
+            assert_eq!((found.as_deref(), of.as_deref()), (Some(tag), revision));
         }
         let missing = ModelSource::parse("nowhere.gguf").unwrap();
         let error = missing.files(&HubOptions::from_env(), false).unwrap_err();
@@ -299,12 +349,15 @@ mod tests {
             ("a/b/c", "org/name"),
             ("a/b@", "revision"),
             ("a/b@../../x", "revision"),
+            ("a/b:", "names no GGUF file"),
+            ("a/b:../x", "names no GGUF file"),
+            ("b:Q4_0", "have an owner"),
             ("a b/c", "org/name"),
             ("a/..", "org/name"),
         ] {
             let message = ModelSource::parse(text).unwrap_err().to_string();
             assert!(message.contains(why), "{text}: {message}");
-            assert!(message.contains("org/name@revision"), "{message}");
+            assert!(message.contains("org/name@revision") && message.contains(":Q4_K_M"));
         }
     }
 

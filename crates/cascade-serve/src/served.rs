@@ -40,6 +40,8 @@ const CONTEXTS: usize = 4;
 pub(crate) struct Conversation {
     pub(crate) prompt: Prompt,
     pub(crate) text: String,
+    /// Whether the answer goes on with the last message.
+    pub(crate) continues: bool,
     /// What the client should know of it.
     pub(crate) warnings: Vec<String>,
 }
@@ -362,12 +364,12 @@ impl Served {
         let wrong =
             |error: cascade_config::ChatError| ApiError::field("messages", error.to_string());
         let template = self.template_with(variables)?;
-        let text = match messages.last().map(Message::role) {
-            Some(Role::Assistant) => template.render_begun(messages).map_err(wrong)?,
-            _ => {
-                Message::check_conversation(messages).map_err(wrong)?;
-                template.render(messages).map_err(wrong)?
-            }
+        let continues = messages.last().map(Message::role) == Some(Role::Assistant);
+        let text = if continues {
+            template.render_begun(messages).map_err(wrong)?
+        } else {
+            Message::check_conversation(messages).map_err(wrong)?;
+            template.render(messages).map_err(wrong)?
         };
         if text.trim().is_empty() {
             return Err(ApiError::field(
@@ -379,6 +381,7 @@ impl Served {
         let tokens = self.encode(&text, special, room, waiting)?;
         Ok(Conversation {
             prompt: self.prompt_of(tokens),
+            continues,
             warnings: template.warnings(messages, &text),
             text,
         })

@@ -24,7 +24,8 @@ impl ChatTemplate {
             return self.render(before);
         }
         let start = self.render_with(before, false)?;
-        let mut text = self.render_with(messages, false)?;
+        let whole = [before, &[begun.with_text()]].concat();
+        let mut text = self.render_with(&whole, false)?;
         let at = text
             .rfind(said)
             .filter(|&at| at >= start.len() && text.starts_with(&start));

@@ -75,6 +75,69 @@ fn developers_are_system_where_there_is_no_such_role() {
     assert_eq!(vicuna, "Be brief. USER: Hi ASSISTANT:");
 }
 
+/// Whatever a template does with a list of parts, the words of each role are in the prompt, and
+/// nothing else of the list is.
+#[test]
+fn contents_have_the_form_that_the_template_reads() {
+    let parts = |role: &str, texts: [&str; 2]| {
+        let parts = texts.map(|text| serde_json::json!({"type": "text", "text": text}));
+        Message::from_json(serde_json::json!({"role": role, "content": parts})).unwrap()
+    };
+    let messages = [
+        parts("system", ["Be", " brief."]),
+        parts("user", ["Sum", " of it?"]),
+        parts("assistant", ["It", " is"]),
+        message(Role::User, "Go on."),
+    ];
+    let joined = "system:Be\n brief.|user:Sum\n of it?|assistant:It\n is|user:Go on.|";
+    let all = |content: &str| {
+        format!("{{% for m in messages %}}{{{{ m.role }}}}:{content}|{{% endfor %}}")
+    };
+    let each = "{% for p in m.content %}{{ p.text }}{% endfor %}";
+    let either =
+        format!("{{% if m.content is string %}}{{{{ m.content }}}}{{% else %}}{each}{{% endif %}}");
+    let of_user = format!(
+        "{{% if m.role == 'user' and m.content is not string %}}{each}{{% else %}}{{{{ m.content }}}}{{% endif %}}"
+    );
+    for (content, text) in [
+        // Fails, shows them as data, or drops them.
+        ("{{ m.content + '' }}", joined),
+        ("{{ m.content }}", joined),
+        (
+            "{{ m.content|tojson if m.content is not string else m.content }}{# text #}",
+            joined,
+        ),
+        (
+            "{% if m.content is string %}{{ m.content }}{# text #}{% endif %}",
+            joined,
+        ),
+        // Reads them, or those of one role.
+        (
+            &either,
+            "system:Be brief.|user:Sum of it?|assistant:It is|user:Go on.|",
+        ),
+        (
+            &of_user,
+            "system:Be\n brief.|user:Sum of it?|assistant:It\n is|user:Go on.|",
+        ),
+        // Reads nothing else.
+        (
+            each,
+            "system:Be brief.|user:Sum of it?|assistant:It is|user:Go on.|",
+        ),
+    ] {
+        let template = ChatTemplate::new("a", &all(content)).unwrap();
+        assert_eq!(template.render(&messages).unwrap(), text, "{content}");
+        let begun = template.render_begun(&messages[..3]).unwrap();
+        assert!(begun.ends_with("|assistant:It\n is"), "{content}: {begun}");
+    }
+    // A role that the template does not take is refused in its own words.
+    let picky =
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
+    let error = ChatTemplate::new("a", picky).unwrap().render(&messages);
+    assert!(error.unwrap_err().to_string().contains("no system"));
+}
+
 #[test]
 fn a_begun_answer_goes_on() {
     let asked = message(Role::User, "Sum?");

@@ -481,11 +481,119 @@ fn tokenizers_that_are_not_understood_are_refused_by_name() {
         &["not a tokenizer"],
     );
     let bos = llama.clone().with("tokenizer.ggml.add_bos_token", 7, &[1]);
-    assert_refused(bos.clone().bytes(), &["bos_token_id"]);
-    let bos = bos.number("tokenizer.ggml.bos_token_id", 3);
-    assert_refused(bos.bytes(), &["bos_token_id", "3 tokens"]);
+    assert_refused(bos.bytes(), &["bos_token_id"]);
     let scoreless = llama.clone().text("tokenizer.ggml.model", "llama");
     assert_refused(scoreless.bytes(), &["tokenizer.ggml.scores"]);
+}
+
+/// A file of the tokens a, b and ab and of further ones, each with a type.
+fn with_tokens(further: &[(&str, i32)]) -> Maker {
+    let tokens = [("a", 1), ("b", 1), ("ab", 1)];
+    let all: Vec<(&str, i32)> = tokens.iter().chain(further).copied().collect();
+    let texts: Vec<&str> = all.iter().map(|(text, _)| *text).collect();
+    let mut types = 5_u32.to_le_bytes().to_vec();
+    types.extend((all.len() as u64).to_le_bytes());
+    types.extend(all.iter().flat_map(|(_, kind)| kind.to_le_bytes()));
+    Maker::llama().texts("tokenizer.ggml.tokens", &texts).with(
+        "tokenizer.ggml.token_type",
+        9,
+        &types,
+    )
+}
+
+/// The tokens that end an answer, the tokenizer, and what is said of it.
+fn ends(maker: &Maker) -> (Vec<u64>, Tokenizer, String) {
+    let gguf = Gguf::open(&[memory(maker.bytes())]).unwrap();
+    let tokenizer = Tokenizer::of_gguf(&gguf).unwrap();
+    let said = tokenizer.warnings().join("\n");
+    (vocabulary::ends(&gguf).unwrap(), tokenizer, said)
+}
+
+#[test]
+fn ends_are_known_by_their_texts() {
+    let texts = "<|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> </s> <|eom_id|> <EOT> \
+                 <|end_of_text|> <｜end▁of▁sentence｜> <|return|> <|call|> <|calls|> <|flush|> _<EOT> [EOT] \
+                 [EOS] <end_of_utterance> <eos> <turn|> <|tool_response> [e~[";
+    for text in texts.split_whitespace() {
+        for (kind, told) in [(1, true), (3, false), (4, false)] {
+            let (ends, tokenizer, said) = ends(&with_tokens(&[(text, kind)]));
+            assert_eq!(ends, [3], "{text} of type {kind}");
+            assert_eq!(
+                tokenizer.encode_plain(&format!("a{text}b")).unwrap(),
+                [0, 3, 1]
+            );
+            assert_eq!(said.contains(text), told, "{said}");
+            let shown = if kind == 4 { text } else { "" };
+            assert_eq!(tokenizer.decode(&[0, 3]).unwrap(), format!("a{shown}"));
+        }
+    }
+    assert!(ends(&with_tokens(&[("<|im_start|>", 3)])).0.is_empty());
+    for (tokens, expected) in [
+        (
+            &[("<|end|>", 3), ("<|call|>", 3), ("<|return|>", 3)][..],
+            &[4, 5][..],
+        ),
+        (
+            &[("<|end|>", 3), ("<|calls|>", 3), ("<|flush|>", 3)],
+            &[4, 5],
+        ),
+        (&[("<|end|>", 3), ("<|call|>", 3)], &[3, 4]),
+        (&[("</s>", 1), ("<|tool_response>", 3)], &[4]),
+    ] {
+        assert_eq!(ends(&with_tokens(tokens)).0, expected, "{tokens:?}");
+    }
+}
+
+#[test]
+fn ends_that_a_file_names_are_special_whatever_their_type() {
+    for key in ["eos", "eot", "eom"] {
+        let key = format!("tokenizer.ggml.{key}_token_id");
+        let (ends, tokenizer, said) = ends(&with_tokens(&[("<stop>", 1)]).number(&key, 3));
+        assert_eq!(ends, [3], "{key}");
+        assert_eq!(tokenizer.encode_plain("a<stop>").unwrap(), [0, 3]);
+        assert!(said.contains("token 3 (\"<stop>\")"), "{said}");
+    }
+}
+
+#[test]
+fn ids_beyond_the_vocabulary_are_told_and_passed_over() {
+    for key in ["bos", "eos", "eot", "eom", "unknown"] {
+        let key = format!("tokenizer.ggml.{key}_token_id");
+        let file = with_tokens(&[("<|im_end|>", 3)])
+            .number(&key, 99_999)
+            .with("tokenizer.ggml.add_bos_token", 7, &[1])
+            .with("tokenizer.ggml.add_eos_token", 7, &[1]);
+        let file = if key.contains("bos") {
+            file.number("tokenizer.ggml.eos_token_id", 3)
+        } else {
+            file.number("tokenizer.ggml.bos_token_id", 2)
+        };
+        let gguf = Gguf::open(&[memory(file.bytes())]).unwrap();
+        assert_eq!(vocabulary::ends(&gguf).unwrap(), [3], "{key}");
+        if key.contains("bos") || key.contains("eos") {
+            let tokenizer = Tokenizer::of_gguf(&gguf).unwrap();
+            let said = tokenizer.warnings().join("\n");
+            assert!(
+                said.contains(&format!("`{key}` is 99999, and there are 4 tokens")),
+                "{said}"
+            );
+            let tokens = tokenizer.encode_with("a", true).unwrap();
+            let expected = if key.contains("bos") { [0, 3] } else { [2, 0] };
+            assert_eq!(tokens, expected, "{key}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_other_uses_are_passed_over() {
+    let (_, _, said) = ends(&Maker::llama().number("tokenizer.ggml.some_new_token_id", 1));
+    assert_eq!(said, "");
+    let mut list = 5_u32.to_le_bytes().to_vec();
+    list.extend(2_u64.to_le_bytes());
+    list.extend([0; 8]);
+    let file = Maker::llama().with("tokenizer.ggml.suppress_tokens", 9, &list);
+    let (_, _, said) = ends(&file);
+    assert!(said.contains("suppress_tokens` names 2 tokens"), "{said}");
 }
 
 #[test]

@@ -55,29 +55,21 @@ const READ: [&str; 18] = [
     ADD_PREFIX, STRIP, BOS, EOS, EOT, EOM, UNKNOWN,
 ];
 
-/// Keys that say nothing of how a text becomes tokens: tokens for other uses, templates, copies.
-const HARMLESS: [&str; 17] = [
+/// Keys that say nothing of how a text becomes tokens: templates, copies, and, by the end of their
+/// names, tokens for other uses.
+const HARMLESS: [&str; 4] = [
     "tokenizer.ggml.token_type_count",
     "tokenizer.ggml.added_tokens",
-    "tokenizer.ggml.seperator_token_id",
-    "tokenizer.ggml.separator_token_id",
-    PADDING,
-    "tokenizer.ggml.cls_token_id",
-    "tokenizer.ggml.mask_token_id",
-    "tokenizer.ggml.prefix_token_id",
-    "tokenizer.ggml.suffix_token_id",
-    "tokenizer.ggml.middle_token_id",
-    "tokenizer.ggml.fim_pre_token_id",
-    "tokenizer.ggml.fim_suf_token_id",
-    "tokenizer.ggml.fim_mid_token_id",
-    "tokenizer.ggml.fim_pad_token_id",
-    "tokenizer.ggml.fim_rep_token_id",
-    "tokenizer.ggml.fim_sep_token_id",
+    SUPPRESSED,
     TEMPLATES,
 ];
+const OF_TOKEN: &str = "_token_id";
+/// Tokens that llama.cpp never generates.
+const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
 
-/// Texts of tokens that end an answer where a file names only one of several.
-const ENDS: [&str; 10] = [
+/// Texts of tokens that end an answer where a file names only one of several, as llama.cpp knows
+/// them.
+const ENDS: [&str; 22] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -88,6 +80,18 @@ const ENDS: [&str; 10] = [
     "<EOT>",
     "<|end_of_text|>",
     "<｜end▁of▁sentence｜>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "[e~[",
 ];
 
 /// The vocabulary of a file.
@@ -95,6 +99,8 @@ struct Vocabulary<'a> {
     gguf: &'a Gguf,
     tokens: Vec<String>,
     kinds: Vec<PieceType>,
+    /// What the user should know of it.
+    warnings: Vec<String>,
 }
 
 /// What a tokenizer_config.json would say of conversations: the template or templates, and the
@@ -155,10 +161,11 @@ pub(crate) fn ends(gguf: &Gguf) -> Result<Vec<u64>> {
         return Ok(ends.into_iter().collect());
     }
     let vocabulary = Vocabulary::read(gguf)?;
+    let listed = gguf.texts(TOKENS)?.map_or(0, |tokens| tokens.len());
+    ends.retain(|&id| id < listed as u64);
     let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds).zip(0..);
     let spoken = tokens.filter(|((token, kind), _)| {
-        matches!(kind, PieceType::Control | PieceType::UserDefined)
-            && ENDS.contains(&token.as_str())
+        matches!(kind, PieceType::Control | PieceType::UserDefined) && vocabulary.is_end(token)
     });
     ends.extend(spoken.map(|(_, id)| id));
     Ok(ends.into_iter().collect())
@@ -217,19 +224,19 @@ pub(crate) fn entries(json: &Json) -> Vec<(&str, u64)> {
     entries
 }
 
-/// The tokenizer that a file describes in keys of its own.
+/// The tokenizer that a file describes in keys of its own, and what the user should know of it.
 ///
 /// # Errors
 /// A kind or a pre-tokenizer that is not known, a key that is not understood, lists that do not
 /// belong together.
-pub(crate) fn described(gguf: &Gguf) -> Result<Tokenizer> {
+pub(crate) fn described(gguf: &Gguf) -> Result<(Tokenizer, Vec<String>)> {
     refuse_unknown(gguf)?;
     let vocabulary = Vocabulary::read(gguf)?;
     if gguf.flag(ADD_SEP)? == Some(true) {
         let problem = format!("`{ADD_SEP}` asks for separators, which no supported model has");
         return Err(gguf.unusable(problem));
     }
-    match gguf.text(MODEL)? {
+    let tokenizer = match gguf.text(MODEL)? {
         Some("llama") => vocabulary.sentencepiece_bpe(),
         Some("gpt2") => vocabulary.byte_level_bpe(),
         Some("t5") => vocabulary.unigram(),
@@ -237,7 +244,8 @@ pub(crate) fn described(gguf: &Gguf) -> Result<Tokenizer> {
             "its tokenizer is of kind `{other}`; llama, gpt2 and t5 are read"
         ))),
         None => Err(gguf.no_tokenizer("it has no tokenizer")),
-    }
+    };
+    Ok((tokenizer?, vocabulary.warnings))
 }
 
 impl Gguf {
@@ -250,8 +258,10 @@ impl Gguf {
 }
 
 fn refuse_unknown(gguf: &Gguf) -> Result<()> {
-    let known =
-        |key: &str| READ.contains(&key) || HARMLESS.contains(&key) || key.starts_with(TEMPLATE);
+    let known = |key: &str| {
+        let named = READ.contains(&key) || HARMLESS.contains(&key);
+        named || key.ends_with(OF_TOKEN) || key.starts_with(TEMPLATE)
+    };
     let mut keys = gguf.keys();
     match keys.find(|key| key.starts_with("tokenizer.") && !known(key)) {
         None => Ok(()),
@@ -281,6 +291,7 @@ impl<'a> Vocabulary<'a> {
             gguf,
             tokens: tokens.into_iter().zip(0..).map(name).collect(),
             kinds,
+            warnings: Vec::new(),
         };
         let (tokens, types) = (vocabulary.tokens.len(), vocabulary.kinds.len());
         if types != tokens {
@@ -289,7 +300,63 @@ impl<'a> Vocabulary<'a> {
         }
         vocabulary.drop_padding();
         vocabulary.check_tokens()?;
+        vocabulary.mark_ends()?;
         Ok(vocabulary)
+    }
+
+    /// Takes tokens that end answers for special ones, whatever the file says of their type: as
+    /// texts they would be cut into pieces and shown. Notes ids of tokens that there are not.
+    fn mark_ends(&mut self) -> Result<()> {
+        let mut named = BTreeSet::new();
+        for key in [BOS, EOS, EOT, EOM, UNKNOWN] {
+            let Some(id) = self.gguf.unsigned(key)? else {
+                continue;
+            };
+            let tokens = self.tokens.len();
+            if id >= tokens as u64 {
+                self.warnings.push(format!(
+                    "`{key}` is {id}, and there are {tokens} tokens: it is passed over"
+                ));
+            } else if [EOS, EOT, EOM].contains(&key) {
+                named.insert(id as usize);
+            }
+        }
+        for (id, token) in self.tokens.iter().enumerate() {
+            let is_end = named.contains(&id) || self.is_end(token);
+            if is_end && self.kinds[id] == PieceType::Normal {
+                self.kinds[id] = PieceType::Control;
+                self.warnings.push(format!(
+                    "token {id} ({token:?}) ends answers, and is ordinary text by `{TYPES}`: it is read as a special \
+                     token"
+                ));
+            }
+        }
+        if let Some(some) = self
+            .gguf
+            .integers(SUPPRESSED)?
+            .filter(|ids| !ids.is_empty())
+        {
+            self.warnings.push(format!(
+                "`{SUPPRESSED}` names {} tokens that llama.cpp never generates; here nothing keeps the model from them",
+                some.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a token's text says that it ends an answer, in this vocabulary.
+    fn is_end(&self, token: &str) -> bool {
+        let has = |other: &str| self.tokens.iter().any(|token| token == other);
+        let is_other = match token {
+            // One of several messages ends there, not the answer.
+            "<|end|>" => {
+                (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>"))
+            }
+            // A tag of HTML, beside markers of another form.
+            "</s>" => has("<|tool_response>") || has("<|plamo:eos|>"),
+            _ => false,
+        };
+        ENDS.contains(&token) && !is_other
     }
 
     /// Leaves out the tokens behind the last that is used: they fill the vocabulary up to the rows
@@ -368,18 +435,12 @@ impl<'a> Vocabulary<'a> {
         added.collect()
     }
 
-    /// The token of a key; `absent` if the file has no such key.
+    /// The token of a key, if there is one; `absent` if the file has no such key.
     fn token(&self, key: &str, absent: Option<u64>) -> Result<Option<(u64, &str)>> {
-        let Some(id) = self.gguf.unsigned(key)?.or(absent) else {
-            return Ok(None);
-        };
-        match usize::try_from(id).ok().and_then(|id| self.tokens.get(id)) {
-            Some(token) => Ok(Some((id, token))),
-            None => Err(self.gguf.unusable(format!(
-                "`{key}` is {id}, and there are {} tokens",
-                self.tokens.len()
-            ))),
-        }
+        let id = self.gguf.unsigned(key)?.or(absent);
+        let at = id.and_then(|id| usize::try_from(id).ok());
+        let token = at.and_then(|at| self.tokens.get(at));
+        Ok(id.zip(token.map(String::as_str)))
     }
 
     /// A token before or behind every text, if there is one: that of `key`, if `added` says so.
@@ -388,6 +449,7 @@ impl<'a> Vocabulary<'a> {
         match (is_added, self.token(key, unsaid.1)?) {
             (false, _) => Ok(None),
             (true, Some((id, token))) => Ok(Some((token, id))),
+            (true, None) if self.gguf.unsigned(key)?.is_some() => Ok(None),
             (true, None) => Err(self
                 .gguf
                 .unusable(format!("texts get a token that `{key}` does not name"))),

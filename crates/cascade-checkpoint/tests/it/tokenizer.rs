@@ -116,6 +116,71 @@ fn streaming_equals_decoding_at_once_on_texts() {
     }
 }
 
+/// LLaMA's, whose decoder strips the blank at the beginning of a text.
+fn llama() -> Tokenizer {
+    let folder = folder("../../../tests/lookalikes/lmsys/vicuna-7b-v1.3");
+    Tokenizer::from_file(folder.join("tokenizer.model")).unwrap()
+}
+
+fn continued(tokenizer: &Tokenizer, context: &[u32], tokens: &[u32]) -> String {
+    let mut decoder = Arc::new(tokenizer.clone()).decoder_after(context);
+    let pieces = tokens.iter().map(|&token| decoder.push(token).unwrap());
+    let text: String = pieces.collect();
+    text + &decoder.finish().unwrap()
+}
+
+/// What continues a text is all of it without its beginning, wherever that ends.
+#[test]
+fn a_continuation_keeps_its_blank() {
+    let tokenizers: Vec<Tokenizer> = tokenizers().into_iter().chain([llama()]).collect();
+    for tokenizer in &tokenizers {
+        for text in TEXTS {
+            let tokens = tokenizer.encode(text).unwrap();
+            let whole = tokenizer.decode(&tokens).unwrap();
+            for at in 0..=tokens.len() {
+                let (context, rest) = tokens.split_at(at);
+                let before = tokenizer.decode(context).unwrap();
+                // A beginning that ends within a character has no text of its own.
+                let is_cut = before.ends_with('\u{fffd}');
+                if let Some(expected) = whole.strip_prefix(&before).filter(|_| !is_cut) {
+                    let found = continued(tokenizer, context, rest);
+                    assert_eq!(found, expected, "{} {text:?} {at}", tokenizer.file());
+                }
+            }
+        }
+    }
+    let llama = llama();
+    let tokens = |text| llama.encode_plain(text).unwrap();
+    for (context, next, text) in [
+        ("Once upon a", "time", " time"),
+        ("Once upon a ", "time", " time"),
+        ("Line.\n", "next", " next"),
+        ("", "time", "time"),
+    ] {
+        let context = [llama.encode("").unwrap(), tokens(context)].concat();
+        assert_eq!(
+            continued(&llama, &context, &tokens(next)),
+            text,
+            "{context:?}"
+        );
+    }
+}
+
+#[test]
+fn special_tokens_are_stops_by_themselves() {
+    let [_, llama, bytes] = tokenizers();
+    for (tokenizer, text) in [(&llama, "</s>"), (&bytes, "<|end|>")] {
+        assert_eq!(tokenizer.special_token(text), tokenizer.token_to_id(text));
+        assert_eq!(tokenizer.stop_warning(text), None);
+        let warning = tokenizer.stop_warning(&format!("\n{text}")).unwrap();
+        assert!(warning.contains(&format!("{text:?} in it")), "{warning}");
+    }
+    for text in ["a", "the", "###"] {
+        assert_eq!(bytes.special_token(text), None);
+        assert_eq!(bytes.stop_warning(text), None);
+    }
+}
+
 #[test]
 fn a_text_comes_back() {
     for text in TEXTS {

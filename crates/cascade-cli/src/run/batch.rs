@@ -51,7 +51,10 @@ fn answers<'a>(
 ) -> Result<Vec<Answer<'a>>> {
     let mut answers = Vec::new();
     ask_turns(input, index, |question| {
-        let options = options.clone().with_seed(question.seed(options.seed));
+        let options = options
+            .clone()
+            .with_seed(question.seed(options.seed))
+            .with_continuation(input.template().is_continued());
         let tokens = question.prompt.encode(cascade)?;
         let generation = cascade
             .start_tokens(&tokens, &options)

@@ -1,6 +1,6 @@
 //! How the answers of `cascade run` are printed.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use anyhow::Result;
@@ -15,12 +15,15 @@ use crate::remarks::{Place, remark};
 use crate::show::{self, Totals};
 use crate::terminal::{self, Out};
 
-/// Prints answers: as text with lines of statistics, or one JSON object for each.
+/// Prints answers: as text with lines of statistics, or one JSON object for each. A file or a pipe
+/// gets the answers and nothing else; what is said of them goes to standard error.
 pub(super) struct AnswerPrinter<'a> {
     inputs: &'a [Input],
     out: Out,
+    /// Where the statistics go, if not to the answers.
+    aside: Option<Out>,
     json: bool,
-    /// Whether answers are printed alone.
+    /// Whether there are no statistics.
     quiet: bool,
     /// Whether there are statistics of each answer, beside those of all.
     several: bool,
@@ -31,9 +34,12 @@ pub(super) struct AnswerPrinter<'a> {
 impl<'a> AnswerPrinter<'a> {
     pub(super) fn new(args: &RunArgs, inputs: &'a [Input], out: Out) -> Self {
         let turns: usize = inputs.iter().map(Input::turns).sum();
+        // A comparison is what is asked for, and not said of something else.
+        let to_terminal = args.output.is_none() && io::stdout().is_terminal();
         Self {
             inputs,
             out,
+            aside: (!args.compare && !to_terminal).then(terminal::aside),
             json: args.json,
             quiet: args.json || terminal::is_quiet(),
             several: turns > 1 || args.batch.get() > 1,
@@ -42,17 +48,23 @@ impl<'a> AnswerPrinter<'a> {
         }
     }
 
-    /// The names of the levels, which colours stand for.
+    /// The names of the levels, which colours stand for: there are none in a file or a pipe unless
+    /// they are asked for.
     pub(super) fn legend(&mut self, names: &[&str]) -> Result<()> {
-        if self.quiet {
+        if self.quiet || (self.aside.is_some() && !self.out.is_styled()) {
             return Ok(());
         }
-        show::legend(&mut self.out, names)
+        show::legend(self.beside(), names)
+    }
+
+    /// Where the statistics go.
+    fn beside(&mut self) -> &mut Out {
+        self.aside.as_mut().unwrap_or(&mut self.out)
     }
 
     /// The number and the text of a prompt.
     pub(super) fn heading(&mut self, question: &Question<'_>) -> Result<()> {
-        if self.quiet {
+        if self.quiet || (self.aside.is_some() && !self.several) {
             return Ok(());
         }
         let title = show::beginning(question.input.title(question.turn));
@@ -63,9 +75,10 @@ impl<'a> AnswerPrinter<'a> {
             turns => format!("[{index}/{inputs}, turn {} of {turns}] ", question.turn + 1),
         };
         let heading = format!("{place}{title}");
-        writeln!(self.out)?;
-        self.out.styled(show::dimmed(), &heading)?;
-        Ok(writeln!(self.out, "\n")?)
+        let out = self.beside();
+        writeln!(out)?;
+        out.styled(show::dimmed(), &heading)?;
+        Ok(writeln!(out, "\n")?)
     }
 
     /// Prints some text of an answer while it comes, until Ctrl-C or until that fails.
@@ -96,21 +109,27 @@ impl<'a> AnswerPrinter<'a> {
         std::mem::replace(&mut self.written, Ok(()))?;
         let (question, generation) = (&answer.question, &answer.generation);
         if !self.json {
-            writeln!(self.out, "{}", ending(generation))?;
+            let alone = self.quiet || self.aside.is_some();
+            let ending = if alone { "" } else { ending(generation) };
+            writeln!(self.out, "{ending}")?;
         }
-        if !self.quiet {
-            if let Some(mark) = show::mark(question, generation) {
-                show::dim_lines(&mut self.out, &[mark])?;
+        self.out.flush()?;
+        let remark = remark(generation, Place::Run(question.input.template()));
+        if self.quiet {
+            let cut = remark.filter(|_| !self.json && !ending(generation).is_empty());
+            if let Some(cut) = cut {
+                terminal::error(format_args!("{}: {cut}", question.place()));
             }
-            if let Some(remark) = remark(generation, Place::Run(question.input.template())) {
-                show::dim_lines(&mut self.out, &[remark])?;
-            }
-            if self.several {
-                let lines = Totals::of(generation, answer.comparison.as_ref()).short();
-                show::dim_lines(&mut self.out, &lines)?;
-            }
+            return Ok(());
         }
-        Ok(self.out.flush()?)
+        for line in show::mark(question, generation).into_iter().chain(remark) {
+            show::dim_lines(self.beside(), &[line])?;
+        }
+        if self.several {
+            let lines = Totals::of(generation, answer.comparison.as_ref()).short();
+            show::dim_lines(self.beside(), &lines)?;
+        }
+        Ok(self.beside().flush()?)
     }
 
     /// Counts an answer of which all rounds are done, and prints its record.
@@ -133,7 +152,8 @@ impl<'a> AnswerPrinter<'a> {
         if self.inputs.is_empty() && !self.json {
             terminal::note(format_args!("no prompt was asked: the selection is empty"));
         } else if !self.quiet {
-            show::total(&mut self.out, &self.totals, self.several)?;
+            let out = self.aside.as_mut().unwrap_or(&mut self.out);
+            show::total(out, &self.totals, self.several)?;
         }
         if let Some(compared) = self.totals.compared.as_ref().filter(|_| self.json) {
             let compared = json!({ "compared": compared });

@@ -385,9 +385,62 @@ impl TextCodec for Words {
         Ok(vec![0, 1])
     }
 
+    fn special_token(&self, text: &str) -> Option<TokenId> {
+        text.strip_prefix('<')?.strip_suffix('>')?.parse().ok()
+    }
+
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
         Box::new(Words)
     }
+
+    fn decoder_after(self: Arc<Self>, context: &[TokenId]) -> Box<dyn TextDecoder + Send> {
+        Box::new(Counted(context.len()))
+    }
+}
+
+/// As [`Words`], with the number of tokens before each.
+struct Counted(usize);
+
+impl TextDecoder for Counted {
+    fn push(&mut self, token: TokenId) -> CoreResult<String> {
+        self.0 += 1;
+        match self.0 {
+            ..=9 => Words.push(token),
+            before => Ok(format!("{before}:w{token} ")),
+        }
+    }
+
+    fn finish(&mut self) -> CoreResult<String> {
+        Words.finish()
+    }
+}
+
+/// A stop sequence that is a special token ends the text at that token, which has no text; what was
+/// held back for another one is shown.
+#[test]
+fn a_special_token_stops_by_itself() {
+    let log = Log::default();
+    let stops = StopSequences::new(["<5>", "w4 w9"]).unwrap();
+    let mut cascade = scripted(&log).codec(Arc::new(Words)).build().unwrap();
+    let output = cascade
+        .generate("go", &options(9).with_stop(stops))
+        .unwrap();
+    assert_eq!(output.text.as_deref(), Some("w2 w3 w4 "));
+    assert_eq!(output.finish, Finish::StopSequence("<5>".to_owned()));
+    assert_eq!(output.tokens, [2, 3, 4, 5]);
+}
+
+/// A text that goes on is decoded behind the prompt's tokens, and an answer by itself.
+#[test]
+fn only_a_continuation_is_decoded_behind_its_prompt() {
+    let log = Log::default();
+    let mut cascade = scripted(&log).codec(Arc::new(Words)).build().unwrap();
+    let mut text = |continues| {
+        let options = options(8).with_continuation(continues);
+        let text = cascade.generate("go", &options).unwrap().text.unwrap();
+        text.split(' ').nth(7).unwrap().to_owned()
+    };
+    assert_eq!([text(false), text(true)], ["w9", "10:w9"]);
 }
 
 impl TextDecoder for Words {

@@ -200,6 +200,7 @@ fn results_are_one_json() {
             "finish_reason",
             "num_tokens",
             "wall_seconds",
+            "first_token_seconds",
             "tokens_per_second",
             "mean_acceptance_length",
             "draft_acceptance_rate",

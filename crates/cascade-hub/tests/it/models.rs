@@ -1,6 +1,6 @@
 //! Models, whose files name other files.
 
-use cascade_hub::{HubOptions, ModelSource};
+use cascade_hub::{HubOptions, ModelSource, WeightFormat};
 
 use crate::good_hub::Hub;
 use crate::test_server::Server;
@@ -59,6 +59,62 @@ fn an_index_names_files_of_its_repository() {
             }
         }
     }
+}
+
+/// A GGUF model is found by the end of its file's name, with its parts, and with no others.
+#[test]
+fn a_gguf_model_of_a_repository_goes_by_its_tag() {
+    let hub = Hub::with(&[
+        ("config.json", b"{}"),
+        ("m-Q4_K_M.gguf", b"small"),
+        ("Q8_0/m-Q8_0-00001-of-00002.gguf", b"first"),
+        ("Q8_0/m-Q8_0-00002-of-00002.gguf", b"second"),
+        ("mmproj-m-Q4_K_M.gguf", b"eyes"),
+    ]);
+    let server = Server::start(move |request, stream| hub.answer(request, stream));
+    let world = World::new();
+    let options = HubOptions::new(server.url(), world.cache()).with_limits(limits());
+    let source = |text: &str| ModelSource::parse(text).unwrap();
+    for (text, whole, parts) in [
+        ("org/name:Q4_K_M", &b"small"[..], 1),
+        ("org/name:q8_0", b"firstsecond", 2),
+        ("org/name:m-q4_k_m.gguf@main", b"small", 1),
+    ] {
+        let files = source(text).files(&options, false).unwrap();
+        let read = files
+            .weights
+            .iter()
+            .map(|file| file.read().unwrap().into_owned());
+        let read: Vec<Vec<u8>> = read.collect();
+        assert_eq!(
+            (read.concat(), read.len()),
+            (whole.to_vec(), parts),
+            "{text}"
+        );
+        assert_eq!(
+            (files.weight_format, &*files.name),
+            (WeightFormat::Gguf, text)
+        );
+        let tokenizer = source(text).tokenizer(&options, false).unwrap();
+        assert_eq!(tokenizer.vocabulary(), &files.config);
+    }
+    assert!(
+        !server
+            .take_paths()
+            .iter()
+            .any(|path| path.contains("mmproj"))
+    );
+    let there = "there are Q8_0, Q4_K_M";
+    for (text, parts) in [
+        ("org/name:Q5_K_M", ["has no GGUF model Q5_K_M", there]),
+        ("org/name", ["org/name:Q4_K_M", there]),
+    ] {
+        let error = source(text).files(&options, false).unwrap_err().to_string();
+        assert_parts(&error, &parts);
+    }
+    let offline = options.with_offline(true);
+    let kept = source("org/name:Q8_0").files(&offline, false).unwrap();
+    assert_eq!(kept.weights.len(), 2);
 }
 
 /// What a repository lacks is asked for once in its life.

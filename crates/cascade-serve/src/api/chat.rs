@@ -35,6 +35,7 @@ pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResul
     let questions = vec![Question {
         prompt: asked_in.prompt,
         echo: None,
+        continues: asked_in.continues,
         text: asked_in.text,
     }];
     app.log_prompts(&questions);

@@ -109,6 +109,7 @@ fn question(app: &App, prompt: Prompt, echo: bool, waiting: &Waiting) -> ApiResu
     Ok(Question {
         prompt,
         echo: echo.then(|| text.clone()),
+        continues: true,
         text,
     })
 }

@@ -36,6 +36,8 @@ pub(crate) struct Question {
     pub(crate) prompt: Prompt,
     /// What precedes the answer in the response.
     pub(crate) echo: Option<String>,
+    /// Whether the answer goes on with the prompt's text.
+    pub(crate) continues: bool,
     /// The prompt as text.
     pub(crate) text: String,
 }
@@ -110,7 +112,9 @@ impl Asking {
         let options = self.asked.options.clone();
         let asked = self.asked.max_tokens.unwrap_or(options.max_new_tokens);
         let room = self.room.saturating_sub(question.prompt.context.len());
-        options.with_max_new_tokens(asked.min(room))
+        options
+            .with_max_new_tokens(asked.min(room))
+            .with_continuation(question.continues)
     }
 
     /// What the answers took, when none has come yet.
@@ -159,7 +163,15 @@ pub(crate) async fn answer(
         .get::<Owner>()
         .copied()
         .unwrap_or_else(|| Owner::of(None, None, request.headers()));
-    let asking = app.read(request, read).await?;
+    let mut asking = app.read(request, read).await?;
+    let stops = asking
+        .asked
+        .options
+        .stop
+        .iter()
+        .flat_map(|stops| stops.iter());
+    let warnings = stops.filter_map(|stop| app.served.tokenizer.stop_warning(stop));
+    asking.warnings.extend(warnings);
     let deadline = Instant::now() + app.limits.answer_time;
     let receivers = submit(&app, &asking, owner, deadline)?;
     match asking.asked.stream {

@@ -1,11 +1,12 @@
 //! Answers are those of the engine alone.
 
-use cascade_config::ChatTemplate;
-use cascade_core::{Decoding, seed_of};
+use cascade_config::{ChatTemplate, Config, Message, Neural, model_source};
+use cascade_core::{Decoding, TextCodec, seed_of};
 use cascade_engine::Finish;
 use serde_json::{Value, json};
 
 use crate::common::{Alone, QUESTION, Running, config_with_k, options, text, user, with};
+use crate::streams::joined;
 
 #[test]
 fn greedy_and_seeded_answers_equal_the_engine() {
@@ -96,6 +97,82 @@ fn choices_draw_from_seeds_in_order() {
             alone.complete(prompt, &sampled).text.as_deref()
         );
     }
+}
+
+/// A model whose tokenizer's decoder strips the blank at the beginning of a text.
+fn llama() -> Config {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/lookalikes/lmsys/vicuna-7b-v1.3"
+    );
+    Config::new(Neural::new(model_source(folder).unwrap()))
+}
+
+/// A text that goes on keeps the blank behind its prompt, whole and streamed, and each token's
+/// offset is the place of its text; an answer begins without one.
+#[test]
+fn a_continuation_keeps_the_blank_behind_its_prompt() {
+    let config = llama();
+    let tokenizer = config.target.load_tokenizer(&Default::default()).unwrap();
+    let decoded = |tokens: &[u32]| tokenizer.decode(tokens).unwrap();
+    let mut alone = Alone::of(&config);
+    let template = ChatTemplate::vicuna();
+    let server = Running::start_as(config, template.clone(), |_| {});
+    let mut blanks = 0;
+    // Seeds with which the first token begins with a blank, and one with which it does not.
+    for seed in [1, 39, 59] {
+        let prompt = "Once upon a";
+        let decoding = Decoding::new(2.0, None, None, None).unwrap();
+        let options = options(6)
+            .with_decoding(decoding)
+            .with_seed(seed_of(seed, 0));
+        let own = alone.complete(prompt, &options);
+        let asked = TextCodec::encode(&tokenizer, prompt).unwrap();
+        let whole = decoded(&[&asked[..], &own.tokens].concat());
+        blanks += usize::from(own.text.as_deref() != whole.strip_prefix(prompt));
+        let body = json!({"prompt": prompt, "max_tokens": 6, "temperature": 2, "seed": seed, "echo": true, "logprobs": 0});
+        let answer = server.complete(&body);
+        assert_eq!(text(&answer), whole);
+        let logprobs = &answer["choices"][0]["logprobs"];
+        let offset = &logprobs["text_offset"][asked.len()];
+        assert_eq!(offset, prompt.chars().count());
+        let streamed = with(&body, &json!({"stream": true}));
+        let (chunks, _) = server.stream("/v1/completions", &streamed);
+        assert_eq!(joined(&chunks, 0), whole);
+        let begun = json!([{"role": "user", "content": "Go on."}, {"role": "assistant", "content": prompt}]);
+        let messages = begun.as_array().unwrap().iter().cloned();
+        let messages: Vec<Message> = messages
+            .map(|one| Message::from_json(one).unwrap())
+            .collect();
+        let begun_text = template.render_begun(&messages).unwrap();
+        let own = alone.complete(&begun_text, &options.with_continuation(true));
+        let answer = server
+            .chat(&json!({"messages": begun, "max_tokens": 6, "temperature": 2, "seed": seed}));
+        assert_eq!(Some(text(&answer)), own.text.as_deref());
+    }
+    assert_eq!(blanks, 2);
+    let asked = json!({"messages": user("Who wrote Faust?"), "max_tokens": 6, "temperature": 0});
+    assert!(!text(&server.chat(&asked)).starts_with(' '));
+}
+
+/// A stop text that is a special token stops at it; one that holds a special token beside other
+/// text never can, and a warning says so.
+#[test]
+fn special_tokens_are_stops() {
+    let config = llama();
+    let tokenizer = config.target.load_tokenizer(&Default::default()).unwrap();
+    let end = tokenizer.token_to_id("</s>").unwrap();
+    let server = Running::start_as(config, ChatTemplate::vicuna(), |_| {});
+    let ask = |stop: &str| {
+        server.complete(&json!({"prompt": "Once", "max_tokens": 4, "temperature": 0, "stop": stop}))
+    };
+    assert!(ask("</s>")["warnings"].is_null());
+    let told = ask("\n</s>")["warnings"].to_string();
+    assert!(
+        told.contains("special token") && told.contains("</s>"),
+        "{told}"
+    );
+    assert_eq!(tokenizer.decode(&[end]).unwrap(), "");
 }
 
 #[test]

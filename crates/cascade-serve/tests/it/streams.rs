@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::common::{QUESTION, Running, user};
 
-fn joined(chunks: &[Value], index: usize) -> String {
+pub(crate) fn joined(chunks: &[Value], index: usize) -> String {
     let choices = chunks
         .iter()
         .flat_map(|chunk| chunk["choices"].as_array().unwrap());

@@ -77,7 +77,11 @@ pub struct Header {
 /// What traces call a target of this source, and its revision if that was named.
 pub fn name_of_target(source: &ModelSource) -> (String, Option<String>) {
     match source {
-        ModelSource::Hub { id, revision } => (id.clone(), revision.clone()),
+        ModelSource::Hub {
+            id,
+            tag: None,
+            revision,
+        } => (id.clone(), revision.clone()),
         // Only the folder's name: its location is private and may change.
         ModelSource::Folder(folder) | ModelSource::File(folder) => (
             folder.file_name().map_or_else(
