@@ -65,6 +65,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
+    /// Refuse requests with fields that are not read and with names of other models. Otherwise they
+    /// are answered, and told what of them changed nothing.
+    #[arg(long)]
+    strict: bool,
+
     /// Serve the API only, without the web page.
     #[arg(long)]
     no_page: bool,
@@ -190,6 +195,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let mut options = args.network.options()?;
     options.limits = args.limits.limits();
     options.name.clone_from(&args.name);
+    options.strict = args.strict;
     options.page = !args.no_page;
     options.log_text = args.log_text;
     // Refused before anything is loaded.

@@ -2,7 +2,7 @@
 
 use cascade_core::{Decoding, Penalties};
 
-use crate::StopSequences;
+use crate::{Ends, StopSequences};
 
 /// Length, stop sequences, decoding mode and seed of a generation.
 ///
@@ -19,6 +19,8 @@ pub struct Options {
     pub max_new_tokens: usize,
     /// Texts that end the generation.
     pub stop: Option<StopSequences>,
+    /// Tokens that end it.
+    pub ends: Ends,
     /// Whether to draft. If `false`, the target decodes plainly, one token per forward.
     pub speculate: bool,
     /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
@@ -48,6 +50,7 @@ impl Default for Options {
         Self {
             max_new_tokens: 256,
             stop: None,
+            ends: Ends::default(),
             speculate: true,
             decoding: Decoding::Greedy,
             penalties: Penalties::NONE,
@@ -73,6 +76,11 @@ impl Options {
             stop: stop.into(),
             ..self
         }
+    }
+
+    /// Sets the tokens that end a generation.
+    pub fn with_ends(self, ends: Ends) -> Self {
+        Self { ends, ..self }
     }
 
     /// Switches drafting on or off.

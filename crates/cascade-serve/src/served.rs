@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_config::{
-    Assembly, CacheUse, ChatTemplate, Config, LevelInfo, Message, ModelPool, Role,
+    Assembly, CacheUse, ChatTemplate, Config, DeviceSpec, LevelInfo, Message, ModelPool, Role,
     SamplingSettings, Truncate, Variables,
 };
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
@@ -54,6 +54,8 @@ pub struct Served {
     architecture: Architecture,
     positions: Option<usize>,
     vocab_size: usize,
+    /// Nodes of a draft at most, if a request has a K matrix and the configuration none.
+    pub(crate) nodes_with_k: usize,
     /// Bytes of the longest token.
     longest_token: usize,
     pub(crate) levels: Vec<LevelInfo>,
@@ -103,6 +105,7 @@ impl Served {
             architecture: target.info().architecture,
             positions: target.model.info().max_context,
             vocab_size: target.model.info().vocab_size,
+            nodes_with_k: config.nodes_with_k(device(&config, target.model.gathers())),
             levels: assembled.levels,
             created: crate::unix_seconds(),
             batcher,
@@ -258,6 +261,7 @@ impl Served {
             owner: None,
             source: Vec::new(),
             context: Vec::new(),
+            since: Instant::now(),
         })
     }
 
@@ -345,8 +349,9 @@ impl Served {
         }
     }
 
-    /// The prompt in which messages ask for an answer, or in which the model goes on with the last
-    /// one, if that is the assistant's. `variables` are the request's own.
+    /// The prompt in which messages ask for an answer, be the last one the user's or the system's,
+    /// or in which the model goes on with the last one, if that is the assistant's. `variables` are
+    /// the request's own.
     pub(crate) fn conversation(
         &self,
         messages: &[Message],
@@ -359,6 +364,7 @@ impl Served {
         let template = self.template_with(variables)?;
         let text = match messages.last().map(Message::role) {
             Some(Role::Assistant) => template.render_begun(messages).map_err(wrong)?,
+            Some(Role::System) => template.render(messages).map_err(wrong)?,
             _ => {
                 Message::check_conversation(messages).map_err(wrong)?;
                 template.render(messages).map_err(wrong)?
@@ -419,6 +425,15 @@ impl Served {
                 "plain_tokens_per_second": self.plain_speed,
             },
         })
+    }
+}
+
+/// Where the target computes, which gathers calls if that is the CPU.
+fn device(config: &Config, gathers: bool) -> DeviceSpec {
+    match config.target.device.unwrap_or(config.device) {
+        _ if gathers => DeviceSpec::Cpu,
+        DeviceSpec::Auto => DeviceSpec::Cuda(0),
+        named => named,
     }
 }
 

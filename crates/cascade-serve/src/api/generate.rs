@@ -72,6 +72,7 @@ impl Asking {
         form: Form,
         asked: Asked,
         questions: Vec<Question>,
+        warnings: Vec<String>,
     ) -> ApiResult<Self> {
         let limit = app.max_context();
         let answers = questions.len() * asked.choices;
@@ -100,7 +101,7 @@ impl Asking {
             asked,
             questions,
             room: limit,
-            warnings: Vec::new(),
+            warnings,
         })
     }
 
@@ -159,6 +160,7 @@ pub(crate) async fn answer(
         .copied()
         .unwrap_or_else(|| Owner::of(None, None, request.headers()));
     let asking = app.read(request, read).await?;
+    app.log_warnings(&asking.warnings);
     let deadline = Instant::now() + app.limits.answer_time;
     let receivers = submit(&app, &asking, owner, deadline)?;
     match asking.asked.stream {
@@ -337,11 +339,12 @@ fn choice(asking: &Asking, index: usize, done: &Done) -> Value {
     shown
 }
 
-/// The stop sequence that has ended an answer.
-pub(crate) fn stop_reason(finish: &Finish) -> Option<&str> {
+/// The stop sequence, or the token of `stop_token_ids`, that has ended an answer.
+pub(crate) fn stop_reason(finish: &Finish) -> Value {
     match finish {
-        Finish::StopSequence(text) => Some(text),
-        _ => None,
+        Finish::StopSequence(text) => text.as_str().into(),
+        Finish::StopToken(token) => (*token).into(),
+        _ => Value::Null,
     }
 }
 
