@@ -120,20 +120,19 @@ def aiperf(folder, address):
 
 
 def guidellm(folder, address):
-    for kind in ("chat_completions", "text_completions"):
-        report = folder / f"guidellm-{kind}.json"
-        run(folder, "guidellm", "run", "--backend", f"kind=openai_http,target={address},request_format=/v1/{PATHS[kind]}",
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        report = folder / f"guidellm{path.replace('/', '-')}.json"
+        run(folder, "guidellm", "run", "--backend", f"kind=openai_http,target={address},request_format={path}",
             "--profile", "kind=synchronous", "--constraint", "kind=max_requests,count=3", "--tokenizer",
             f"kind=huggingface_auto,model={TOKENIZER}", "--data",
             "kind=synthetic_text,prompt_tokens=16,output_tokens=8", "--output", f"kind=json,path={report}",
             "--disable-console")
         [benchmark] = json.loads(report.read_text())["benchmarks"]
         requests = benchmark["requests"]
-        expect(f"guidellm, {kind}: errors", requests["errored"], [])
-        expect(f"guidellm, {kind}: tokens", [one["output_tokens"] for one in requests["successful"]], [8] * 3)
+        expect(f"guidellm, {path}: errors", requests["errored"], [])
+        expect(f"guidellm, {path}: tokens", [one["output_tokens"] for one in requests["successful"]], [8] * 3)
 
 
-PATHS = {"chat_completions": "chat/completions", "text_completions": "completions"}
 TOOLS = {"llm": llm, "lm-eval": lm_eval, "aiperf": aiperf, "guidellm": guidellm}
 
 

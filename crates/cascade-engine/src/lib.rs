@@ -10,8 +10,8 @@
 //!   [`Outcome`]s.
 //! * [`Branching`]: how drafts become trees.
 //! * [`Usage`]: calls, rows and time of each model.
-//! * [`StopSequences`]: texts that end a generation, found across token boundaries; [`Ends`]: tokens
-//!   that do.
+//! * [`StopSequences`]: texts that end a generation, found across token boundaries. [`Ends`]:
+//!   tokens that end it.
 //!
 //! The engine uses models as [`Scorer`](cascade_core::Scorer)s and
 //! [`Drafter`](cascade_core::Drafter)s and never sees a tensor. Its output is the target's own,

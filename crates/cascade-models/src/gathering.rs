@@ -82,13 +82,12 @@ struct Forward {
     reads_prompt: bool,
 }
 
+/// Calls of a forward, and their sessions.
+type Calls<'a> = Vec<(&'a mut Session, &'a mut Scoring)>;
+
 /// Runs one forward over rows of some calls on sessions of one model that gathers, the oldest call
 /// first.
-fn forward(
-    mut calls: Vec<(&mut Session, &mut Scoring)>,
-    company: Company,
-    pieces: Pieces,
-) -> Forward {
+fn forward(mut calls: Calls<'_>, company: Company, pieces: Pieces) -> Forward {
     let Some((first, _)) = calls.first() else {
         return Forward::default();
     };

@@ -83,7 +83,8 @@ impl Bodies {
     }
 }
 
-/// Only JSON is read, and not compressed. Forms of other origins' pages, which browsers send without asking, are not.
+/// Only JSON is read, and not compressed. Forms of other origins' pages, which browsers send
+/// without asking, are not.
 fn check_type(request: &Request) -> ApiResult<()> {
     let text = |name| {
         request

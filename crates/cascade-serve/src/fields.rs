@@ -209,14 +209,14 @@ impl Fields {
         self.read(name, "an object", |value| value.as_object().cloned())
     }
 
-    /// What the client should know, when all fields were asked for that the server has. Those that
-    /// are left are told too, or refused if the server is strict. One that is called as a field of
-    /// the server is but for capitals, `_` and `-` is always refused.
+    /// What the client should know, when all fields were asked for that the server has. It names
+    /// those that are left, which a strict server refuses. One that is called as a field of the
+    /// server is but for capitals, `_` and `-` is always refused.
     pub(crate) fn finish(mut self) -> ApiResult<Vec<String>> {
         let (left, strict) = (std::mem::take(&mut self.fields), self.strict);
-        let left = left.iter().filter(|(_, value)| !is_nothing(value, strict));
-        for (name, _) in left {
-            if self.strict {
+        let none = |value: &Value| is_nothing(value, strict) || !strict && value == "none";
+        for (name, _) in left.iter().filter(|(_, value)| !none(value)) {
+            if strict {
                 return Err(self.wrong(name, "unknown field; remove it"));
             }
             if let Some(meant) = self.asked.iter().find(|asked| plain(asked) == plain(name)) {

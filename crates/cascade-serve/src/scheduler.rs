@@ -31,8 +31,8 @@ use crate::{Error, Limits, ServeOptions, lock};
 /// forward takes on every device.
 const SCORED: usize = 63;
 
-/// Tokens of which those that others have read are told together.
-const TOLD: usize = 64;
+/// Tokens that are counted together of what others have read.
+const COUNTED: usize = 64;
 
 /// A generation that is asked for.
 pub(crate) struct Job {
@@ -557,24 +557,21 @@ impl Scheduler {
             drop(running.generation);
             return self.release(None, &lease);
         }
-        running.participant.give_up_when(None);
         let (output, cascade) = running.generation.into_output_and_cascade();
         let done = Done {
-            cached_tokens: told(cached(&output, job.prompt.context.len()), running.known),
+            cached_tokens: shown(cached(&output, job.prompt.context.len()), running.known),
             queued: lease.started - job.submitted,
             output,
         };
         let prompt_tokens = job.prompt.len();
         self.log(&job, running.first_token, &outcome, &done);
-        let mut context = job.prompt.context;
-        context.extend(&done.output.tokens);
         let idle = IdleSession {
             cascade,
             participant: running.participant,
             settings: job.settings,
             owner: Some(job.owner),
             source: job.prompt.source,
-            context,
+            context: [job.prompt.context, done.output.tokens.clone()].concat(),
             since: Instant::now(),
         };
         self.release(Some(idle), &lease);
@@ -719,10 +716,10 @@ fn known_tokens(job: &Job, idle: Option<&IdleSession>, are_own: bool) -> Option<
     job.prompt_logprobs.is_none().then_some(known)
 }
 
-/// How many of the tokens that were known to tell of: what others said is told in whole pages, so
-/// that nobody finds it out token by token.
-fn told(cached: usize, known: Option<usize>) -> usize {
-    known.map_or(0, |known| cached.min(known.max(cached / TOLD * TOLD)))
+/// The tokens that were known, as far as the client may see: what others said is counted in whole
+/// pages, so that nobody finds it out token by token.
+fn shown(cached: usize, known: Option<usize>) -> usize {
+    known.map_or(0, |known| cached.min(known.max(cached / COUNTED * COUNTED)))
 }
 
 /// Tokens of the prompt that were known. The last one is always computed: its row is the first of

@@ -93,8 +93,7 @@ impl Served {
         let sampling = config.generation.sampling.completed_by(target.recommended);
         config.generation.sampling = sampling.map_err(cascade_config::Error::from)?;
         let mut cascade = assembled.cascade;
-        let codec = cascade.codec().ok_or(cascade_engine::Error::NoCodec)?;
-        let codec = Arc::clone(codec);
+        let codec = Arc::clone(cascade.codec().ok_or(cascade_engine::Error::NoCodec)?);
         let plain_speed = warm_up(&mut cascade)?;
         forwards.begin(&target.model);
         let caches = pool.cache_use(&config)?;

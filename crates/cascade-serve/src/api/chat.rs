@@ -42,8 +42,8 @@ pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResul
     Asking::new(app, Form::Chat, asked, questions, warnings)
 }
 
-/// `chat_template_kwargs`: variables of the template. Those that clients also send beside it, a
-/// template reads if it knows them; if it does not, the client is told.
+/// `chat_template_kwargs`: variables of the template. Clients also send some of them outside, where
+/// they are the template's too; a warning names those that it does not read.
 pub(super) fn read_variables(fields: &mut Fields) -> ApiResult<Variables> {
     let mut object = fields.map("chat_template_kwargs")?.unwrap_or_default();
     if !fields.is_strict() {

@@ -275,7 +275,7 @@ impl App {
         ApiError::refused(StatusCode::NOT_FOUND, message).with_code("model_not_found")
     }
 
-    /// Logs what clients are told of their requests, each once.
+    /// Logs the warnings of requests, each once.
     fn log_warnings(&self, warnings: &[String]) {
         for warning in warnings {
             let mut said = crate::lock(&self.said);

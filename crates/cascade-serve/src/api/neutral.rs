@@ -1,6 +1,6 @@
 //! Fields of OpenAI's interface, and of other servers, that this server does not have. Those that
 //! would change the answer may be given only with values that ask for nothing. The others are not
-//! read, which the client is told.
+//! read, and a warning names them.
 
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ const CHANGING: &[Neutral] = &[
 ];
 
 /// What both interfaces have that changes nothing of the answer: who asks and why, where and how
-/// fast it is computed, what else the response tells.
+/// fast it is computed, what else the response has.
 const HINTS: &[Neutral] = &[
     ("user", "any text", text),
     ("safety_identifier", "any text", text),

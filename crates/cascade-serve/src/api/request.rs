@@ -35,7 +35,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamOptions {
     pub(crate) include_usage: bool,
-    /// Whether each chunk tells how many tokens there are so far.
+    /// Whether each chunk has the number of tokens so far.
     pub(crate) continuous_usage: bool,
     /// Our own: each step's pieces by their models, and the draft that was verified.
     pub(crate) include_drafts: bool,

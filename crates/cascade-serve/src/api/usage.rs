@@ -80,7 +80,7 @@ impl Usage {
         figures.add_levels(output);
     }
 
-    /// What a stream tells before its end, of so many tokens that it has.
+    /// The usage of a stream of which there are some tokens so far.
     pub(crate) fn so_far(&self, completion_tokens: usize) -> Value {
         json!({
             "prompt_tokens": self.prompt_tokens,

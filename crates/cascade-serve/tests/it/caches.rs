@@ -113,7 +113,7 @@ fn texts_that_begin_alike_share_what_they_have_read_with_their_owner_alone() {
     }
 }
 
-/// What is not read again is told, whatever the settings of drafting and the connection.
+/// What is not read again is counted, whatever the settings of drafting and the connection.
 #[test]
 fn cached_tokens_are_those_that_are_not_read_again() {
     let server = Running::start();

@@ -186,7 +186,7 @@ fn a_full_queue_says_when_to_come_back() {
     still_answers(&server);
 }
 
-/// Nobody waits for it, so nobody is told to wait behind it.
+/// Their answers are not computed.
 #[test]
 fn requests_in_the_queue_whose_clients_are_gone_are_not_counted() {
     let server = Running::start_with(|options| options.limits.sessions = 1);

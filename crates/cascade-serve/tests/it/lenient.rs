@@ -1,5 +1,5 @@
-//! What clients send that were written for other servers: what changes nothing is told, and what
-//! would change the answer is honoured or refused by name.
+//! What clients send that were written for other servers: a warning names what changes nothing, and
+//! what would change the answer is honoured or refused by name.
 
 use std::io::Read;
 
@@ -28,7 +28,7 @@ fn warnings(answer: &Value) -> Vec<&str> {
 
 /// What is sent, and what the warning names, if there is one.
 #[test]
-fn what_changes_nothing_is_accepted_and_told() {
+fn what_changes_nothing_is_accepted_with_a_warning() {
     let server = Running::start();
     let both = [
         (json!({"store": true}), "`store`"),
@@ -205,7 +205,7 @@ fn a_strict_server_reads_all_or_refuses() {
 /// A length that is no limit, or not set.
 #[test]
 fn lengths_as_clients_mean_them() {
-    let server = Running::start_with(|options| options.limits.max_context = 60);
+    let server = Running::start_with(|options| options.limits.max_context = 200);
     let tokens = |path, body: Value| {
         let usage = server.ask(path, &body)["usage"].clone();
         (
@@ -215,14 +215,14 @@ fn lengths_as_clients_mean_them() {
     };
     let long = json!({"prompt": QUESTION, "ignore_eos": true});
     let prompt = tokens(COMPLETIONS, with(&long, &json!({"max_tokens": 1}))).1 - 1;
-    let whole = (60 - prompt, 60);
+    let whole = (200 - prompt, 200);
     for name in ["max_tokens", "max_completion_tokens", "n_predict"] {
         let none = with(&long, &json!({name: -1}));
         assert_eq!(tokens(COMPLETIONS, none), whole, "{name}");
         let scored = with(&long, &json!({name: 0}));
         assert_eq!(tokens(COMPLETIONS, scored).0, 0, "{name}");
         let unset = json!({"messages": user(QUESTION), "ignore_eos": true, name: 0});
-        assert_eq!(tokens(CHAT, unset).1, 60, "{name}");
+        assert_eq!(tokens(CHAT, unset).1, 200, "{name}");
     }
     server
         .post(COMPLETIONS, &json!({"prompt": QUESTION, "max_tokens": -2}))
