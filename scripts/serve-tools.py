@@ -50,7 +50,7 @@ def run(folder, tool, *arguments, **variables):
     environment = {**os.environ, **OFFLINE, "HF_HOME": str(folder / "hub"), **variables}
     command = [str(HOME / "bin" / tool), *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, check=False, timeout=300)
+                          stderr=subprocess.PIPE, text=True, check=False, timeout=600)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done.stdout
