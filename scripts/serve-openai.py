@@ -112,8 +112,13 @@ def ask_all(program, client, stranger):
     create = client.chat.completions.create
     refused("tools", wrong, lambda: create(model=MODEL, messages=messages, tools=[{
         "type": "function", "function": {"name": "f", "parameters": {}}}]))
-    refused("an unknown field", wrong, lambda: create(model=MODEL, messages=messages, extra_body={"mirostat": 2}))
-    refused("another model", openai.NotFoundError, lambda: create(model="gpt-4", messages=messages))
+    refused("a field that would change the answer", wrong,
+            lambda: create(model=MODEL, messages=messages, extra_body={"mirostat": 2}))
+    told = create(model="gpt-4", messages=messages, max_tokens=4, store=True, extra_body={"keep_alive": "5m"})
+    expect("another model", told.model, MODEL)
+    names = ["gpt-4", "`store`", "`keep_alive`"]
+    warnings = " ".join(told.model_dump()["warnings"])
+    expect("… and what changes nothing", [name in warnings for name in names], [True] * 3)
     refused("a wrong key", openai.AuthenticationError, lambda: stranger.models.list())
 
 

@@ -69,6 +69,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
+    /// Refuse requests with fields that are not read and with names of other models. Otherwise they
+    /// are answered, and told what of them changed nothing.
+    #[arg(long)]
+    strict: bool,
+
     /// Serve the API only, without the web page.
     #[arg(long)]
     no_page: bool,
@@ -195,6 +200,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     log_to(log, args);
     options.limits = args.limits.limits();
     options.name.clone_from(&args.name);
+    options.strict = args.strict;
     options.page = !args.no_page;
     options.log_text = args.log_text;
     options.faults = faults();

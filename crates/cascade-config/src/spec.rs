@@ -195,6 +195,20 @@ impl CascadeSpec {
     }
 }
 
+impl Config {
+    /// Nodes of a draft at most where a K matrix takes the place of the online schedule, as `-k` on
+    /// a command line does, for a target on this device: [`default_nodes`] for the Max-Gram tree
+    /// alone, unless the configuration says another number.
+    pub fn nodes_with_k(&self, device: DeviceSpec) -> usize {
+        let is_tree = |drafter: &Drafter| drafter.settings::<MaxGramTreeConfig>().is_some();
+        let tree_alone = self.drafters().len() == 1 && self.drafters().iter().all(is_tree);
+        match self.schedule().k() {
+            None if tree_alone && self.max_nodes == NODES => default_nodes(device),
+            _ => self.max_nodes,
+        }
+    }
+}
+
 impl TextDrafter {
     fn with_table(self, table: Option<TableLocator>) -> Drafter {
         match self {

@@ -96,6 +96,10 @@ pub enum Error {
         height: usize,
     },
 
+    /// Nobody waits for an answer any more, so it is not computed to its end.
+    #[error("the forward was given up: nobody waits for what it gives")]
+    GivenUp,
+
     /// A model's logits do not form a valid distribution.
     #[error(
         "the logit of token {token} is {logit}, so there is no distribution to draw from; \

@@ -1,6 +1,7 @@
 //! Penalties on tokens that a text has already.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::{
     Distribution, GatheredProbs, InvalidSampling, Matrix, RowDetail, Sampling, Scorer, ScorerInfo,
@@ -83,18 +84,39 @@ impl Penalties {
     }
 }
 
-/// The penalties of one text, of which the prompt's tokens come first.
-#[derive(Clone, Copy, Debug)]
+/// The penalties of one text, of which the prompt's tokens come first, and what it may not begin
+/// with.
+#[derive(Clone, Debug)]
 pub struct PenalizedText {
     penalties: Penalties,
     prompt: usize,
+    /// Tokens that have no probability up to a place of the text.
+    barred: Arc<[TokenId]>,
+    until: usize,
 }
 
 impl PenalizedText {
     /// The penalties of a text after a prompt of so many tokens of the context; nothing if they
-    /// change nothing.
-    pub fn new(penalties: Penalties, prompt: usize) -> Option<Self> {
-        (penalties != Penalties::NONE).then_some(Self { penalties, prompt })
+    /// change nothing. `barred` are tokens that none of so many first ones behind the prompt is.
+    pub fn new(
+        penalties: Penalties,
+        prompt: usize,
+        barred: Option<(Arc<[TokenId]>, usize)>,
+    ) -> Option<Self> {
+        let (barred, first) = barred.unwrap_or_default();
+        let until = prompt.saturating_add(first);
+        let changes = penalties != Penalties::NONE || !barred.is_empty() && first > 0;
+        changes.then_some(Self {
+            penalties,
+            prompt,
+            barred,
+            until,
+        })
+    }
+
+    /// Whether rows behind a context of so many tokens are not as they were.
+    pub fn changes(&self, context: usize) -> bool {
+        self.penalties != Penalties::NONE || context < self.until
     }
 
     /// What a model must compute where `want` is wanted of penalized rows.
@@ -141,6 +163,17 @@ impl PenalizedText {
         }
         for row in 0..logits.rows() {
             let path = tree.path_tokens(row.checked_sub(1));
+            if context.len() + path.len() < self.until {
+                let barred = self.barred.iter().map(|&token| token as usize);
+                barred.for_each(|token| {
+                    if let Some(logit) = logits.row_mut(row).get_mut(token) {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                });
+            }
+            if self.penalties == Penalties::NONE {
+                continue;
+            }
             let mut penalize = |token: TokenId, times: u32| {
                 if let Some(logit) = logits.row_mut(row).get_mut(token as usize) {
                     *logit = self.penalties.of(*logit, times);
@@ -190,7 +223,8 @@ impl Scorer for PenalizedScorer<'_> {
         tree: &TokenTree,
         want: Want,
     ) -> crate::Result<Scores> {
-        let Some(text) = self.text else {
+        let text = self.text.as_ref();
+        let Some(text) = text.filter(|text| text.changes(context.len())) else {
             return self.scorer.score(context, tree, want);
         };
         let scores = self.scorer.score(context, tree, text.want(want))?;
@@ -239,7 +273,7 @@ mod tests {
 
     fn penalized(context: &[TokenId], tree: &TokenTree, rows: &[f32], want: Want) -> Scores {
         let penalties = Penalties::new(2.0, 0.5, 0.25).unwrap();
-        let text = PenalizedText::new(penalties, 2).unwrap();
+        let text = PenalizedText::new(penalties, 2, None).unwrap();
         let logits = Matrix::new(4, rows.to_vec());
         let scores = Scores::default().with_logits(logits);
         text.scores(scores, (context, tree), want).unwrap()
@@ -304,6 +338,28 @@ mod tests {
         assert_eq!(order, [3, 0, 1, 2], "those of no probability last");
     }
 
+    /// Token 2 is none of the first two behind a prompt of two, wherever a row stands in a tree.
+    #[test]
+    fn barred_tokens_have_no_probability_up_to_their_place() {
+        let barred = || Some((Arc::from([2]), 2));
+        let text = PenalizedText::new(Penalties::NONE, 2, barred()).unwrap();
+        let row = [0.0, 1.0, 5.0, 3.0];
+        let rows = |context: &[TokenId], tree: &TokenTree| {
+            let logits = Matrix::new(4, row.repeat(tree.len() + 1));
+            let scores = Scores::default().with_logits(logits);
+            text.scores(scores, (context, tree), Want::ARGMAX)
+                .unwrap()
+                .argmax
+        };
+        assert_eq!(rows(&[0, 0], &TokenTree::chain([1, 1])), [3, 3, 2]);
+        assert_eq!(rows(&[0, 0, 1], &TokenTree::chain([1])), [3, 2]);
+        assert!(text.changes(3) && !text.changes(4));
+        let penalties = Penalties::new(2.0, 0.0, 0.0).unwrap();
+        let both = PenalizedText::new(penalties, 2, barred()).unwrap();
+        assert!(both.changes(100));
+        assert!(PenalizedText::new(Penalties::NONE, 2, Some((Arc::from([]), 2))).is_none());
+    }
+
     #[test]
     fn settings_without_sense_are_refused() {
         for (repetition, presence, frequency) in [
@@ -317,6 +373,6 @@ mod tests {
         ] {
             assert!(Penalties::new(repetition, presence, frequency).is_err());
         }
-        assert!(PenalizedText::new(Penalties::NONE, 3).is_none());
+        assert!(PenalizedText::new(Penalties::NONE, 3, None).is_none());
     }
 }

@@ -52,13 +52,13 @@ impl Emission {
     }
 
     /// Emits the accepted tokens and the bonus token, appends them to the context, and returns why
-    /// the generation ends, if it does.
+    /// the generation ends, if it does; `end` says why it ends at a token.
     pub(crate) fn emit_step(
         &mut self,
         draft: &Draft,
         verdict: &Verdict,
         context: &mut ContextStack,
-        is_eos: impl Fn(TokenId) -> bool,
+        end: impl Fn(TokenId) -> Option<Finish>,
         on_event: OnEvent<'_>,
     ) -> Result<Option<Finish>> {
         self.send(
@@ -75,7 +75,7 @@ impl Emission {
         let own = std::iter::once((verdict.next, LevelId::TARGET));
         for (token, proposer) in kept.chain(own) {
             context.push(token);
-            let finish = self.emit(token, proposer, is_eos(token), on_event)?;
+            let finish = self.emit(token, proposer, end(token), on_event)?;
             if finish.is_some() {
                 return Ok(finish);
             }
@@ -87,7 +87,7 @@ impl Emission {
         &mut self,
         token: TokenId,
         proposer: LevelId,
-        is_eos: bool,
+        end: Option<Finish>,
         on_event: OnEvent<'_>,
     ) -> Result<Option<Finish>> {
         self.tokens.push(token);
@@ -95,14 +95,16 @@ impl Emission {
         self.send(on_event, Event::Token { token, proposer });
         let begin = self.pieces.len();
         let stop = match &mut self.text {
-            Some(text) => text.push(token, proposer, &mut self.pieces)?,
-            None => None,
+            Some(text) if !matches!(end, Some(Finish::StopToken(_))) => {
+                text.push(token, proposer, &mut self.pieces)?
+            }
+            _ => None,
         };
         self.show(begin, on_event);
         Ok(match stop {
             Some(stop) => Some(stop),
             None if self.cancelled => Some(Finish::Cancelled),
-            None if is_eos => Some(Finish::Eos),
+            None if end.is_some() => end,
             None if self.remaining() == 0 => Some(Finish::MaxNewTokens),
             None => None,
         })

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, PenalizedText, Prompt,
-    RandomSource, Scores, Want,
+    Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores,
+    Want,
 };
 use cascade_verify::{LeniencePolicy, Verdict};
 
@@ -129,7 +129,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let emission = Emission::new(options, models.codec.clone(), &prompt.context)?;
         let started = models.wall.now();
         models.models.set_source(&prompt.source)?;
-        let text = PenalizedText::new(options.penalties, prompt.context.len());
+        let eos = &models.recursion.settings.eos;
+        let text = options
+            .ends
+            .penalized(options.penalties, prompt.context.len(), eos);
         models.models.set_penalized(text);
         let coupled = models.models.target.rule.is_coupled();
         let decoding = DecodingState::new(options.decoding, options.seed, coupled);
@@ -378,11 +381,12 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         on_event: OnEvent<'_>,
     ) -> Result<Option<Finish>> {
         let settings = &self.cascade.borrow().recursion.settings;
+        let ends = &self.options.ends;
         let finish = self.emission.emit_step(
             draft,
             verdict,
             &mut self.context,
-            |token| settings.is_eos(token),
+            |token| ends.finish(token, settings.is_eos(token)),
             on_event,
         )?;
         let flush = |finish| self.emission.flush(finish, on_event);

@@ -10,7 +10,8 @@
 //!   [`Outcome`]s.
 //! * [`Branching`]: how drafts become trees.
 //! * [`Usage`]: calls, rows and time of each model.
-//! * [`StopSequences`]: texts that end a generation, found across token boundaries.
+//! * [`StopSequences`]: texts that end a generation, found across token boundaries. [`Ends`]:
+//!   tokens that end it.
 //!
 //! The engine uses models as [`Scorer`](cascade_core::Scorer)s and
 //! [`Drafter`](cascade_core::Drafter)s and never sees a tensor. Its output is the target's own,
@@ -30,6 +31,7 @@ mod decoding;
 mod draft_builder;
 mod draft_settings;
 mod emission;
+mod ends;
 mod error;
 mod event;
 mod generation;
@@ -57,6 +59,7 @@ pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
 pub use cascade::Cascade;
 pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
 pub use clock::{Clock, SystemClock, ThreadClock, VirtualClock, cpu_time};
+pub use ends::Ends;
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use generation::Generation;

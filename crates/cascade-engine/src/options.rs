@@ -2,7 +2,7 @@
 
 use cascade_core::{Decoding, Penalties};
 
-use crate::StopSequences;
+use crate::{Ends, StopSequences};
 
 /// Length, stop sequences, decoding mode and seed of a generation.
 ///
@@ -22,6 +22,8 @@ pub struct Options {
     /// Whether the text goes on from the prompt's, so that a blank between the two is part of it.
     /// By default it stands alone, as an answer does.
     pub continues: bool,
+    /// Tokens that end it.
+    pub ends: Ends,
     /// Whether to draft. If `false`, the target decodes plainly, one token per forward.
     pub speculate: bool,
     /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
@@ -52,6 +54,7 @@ impl Default for Options {
             max_new_tokens: 256,
             stop: None,
             continues: false,
+            ends: Ends::default(),
             speculate: true,
             decoding: Decoding::Greedy,
             penalties: Penalties::NONE,
@@ -82,6 +85,11 @@ impl Options {
     /// Lets the text go on from the prompt's, or stand alone.
     pub fn with_continuation(self, continues: bool) -> Self {
         Self { continues, ..self }
+    }
+
+    /// Sets the tokens that end a generation.
+    pub fn with_ends(self, ends: Ends) -> Self {
+        Self { ends, ..self }
     }
 
     /// Switches drafting on or off.

@@ -38,6 +38,8 @@ pub enum Finish {
     MaxNewTokens,
     /// A stop sequence appeared.
     StopSequence(String),
+    /// A token of the caller's ended it.
+    StopToken(TokenId),
     /// The target has no positions left.
     ContextFull,
     /// The receiver of the events ended it, or it was abandoned between two steps.
@@ -50,7 +52,7 @@ impl Finish {
         match self {
             Self::Eos => "eos",
             Self::MaxNewTokens => "length",
-            Self::StopSequence(_) => "stop",
+            Self::StopSequence(_) | Self::StopToken(_) => "stop",
             Self::ContextFull => "context_full",
             Self::Cancelled => "cancelled",
         }

@@ -55,7 +55,7 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
             .filter(|(_, session, _)| Arc::ptr_eq(session.model(), &model))
             .map(|(number, session, scoring)| (*number, (&mut **session, scoring)))
             .unzip();
-        let forward = forward(calls, Company::Alone);
+        let forward = forward(calls, Company::Alone, Pieces::default());
         for (number, given) in numbers.into_iter().zip(forward.answers) {
             answers[number] = given;
         }
@@ -82,9 +82,12 @@ struct Forward {
     reads_prompt: bool,
 }
 
+/// Calls of a forward, and their sessions.
+type Calls<'a> = Vec<(&'a mut Session, &'a mut Scoring)>;
+
 /// Runs one forward over rows of some calls on sessions of one model that gathers, the oldest call
 /// first.
-fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
+fn forward(mut calls: Calls<'_>, company: Company, pieces: Pieces) -> Forward {
     let Some((first, _)) = calls.first() else {
         return Forward::default();
     };
@@ -93,7 +96,7 @@ fn forward(mut calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Fo
         session.adopt(scoring);
     }
     let needs = needs(&calls);
-    let shares = shares(&needs, CHUNK, company);
+    let shares = shares(&needs, CHUNK, company, pieces);
     let rows: Vec<_> = calls
         .iter_mut()
         .zip(&shares)
@@ -169,16 +172,44 @@ impl RowsNeeded {
     }
 }
 
-/// Rows of prompts in a forward that others wait for, at least and at most: enough to use each
-/// weight as often as it pays once it is read, and few enough that the others go on soon.
-const PROMPT_ROWS_BESIDE_OTHERS: (usize, usize) = (16, 64);
+/// Rows of prompts in a forward: enough to use each weight as often as it pays once it is read, and
+/// few enough that others go on soon, and that a prompt is given up soon that nobody waits for.
+#[derive(Clone, Copy, Debug)]
+struct Pieces {
+    /// At most, where no other text waits.
+    alone: usize,
+    /// At least and at most, where others wait for their tokens.
+    beside_others: (usize, usize),
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self {
+            alone: CHUNK,
+            beside_others: (16, 64),
+        }
+    }
+}
+
+impl Pieces {
+    /// Where somebody reads tokens as they come.
+    const OF_STREAMS: Self = Self {
+        alone: 128,
+        beside_others: (16, 16),
+    };
+}
 
 /// How many tokens of the context each call has computed in the next forward, the oldest call
 /// first; `None` for those that wait for a later one or for an older call.
 ///
 /// There are about `most` rows at most. Prompts share what the others leave of it, and take turns
 /// if that is little.
-fn shares(needs: &[Option<RowsNeeded>], most: usize, company: Company) -> Vec<Option<usize>> {
+fn shares(
+    needs: &[Option<RowsNeeded>],
+    most: usize,
+    company: Company,
+    pieces: Pieces,
+) -> Vec<Option<usize>> {
     let mut left = most;
     let mut shares = vec![None; needs.len()];
     let needs = || {
@@ -193,10 +224,12 @@ fn shares(needs: &[Option<RowsNeeded>], most: usize, company: Company) -> Vec<Op
             left = left.saturating_sub(rows);
         }
     }
-    if left < most || company == Company::OthersWait {
-        let (least, most) = PROMPT_ROWS_BESIDE_OTHERS;
-        left = left.clamp(least, most);
-    }
+    let (least, most) = if left < most || company == Company::OthersWait {
+        pieces.beside_others
+    } else {
+        (0, pieces.alone)
+    };
+    left = left.clamp(least, most);
     for (call, need) in needs().filter(|(_, need)| need.is_prompt()) {
         if left > 0 {
             let allowed = need.context.min(left);
@@ -214,7 +247,12 @@ mod tests {
     fn of(needs: &[(usize, usize)]) -> Vec<Option<usize>> {
         let need = |&(context, nodes): &(usize, usize)| Some(RowsNeeded { context, nodes });
         let needs: Vec<_> = needs.iter().map(need).collect();
-        shares(&needs, 512, Company::Alone)
+        shares(&needs, 512, Company::Alone, Pieces::default())
+    }
+
+    /// Rows beside others at least and at most.
+    fn beside_others() -> (usize, usize) {
+        Pieces::default().beside_others
     }
 
     #[test]
@@ -228,7 +266,7 @@ mod tests {
 
     #[test]
     fn prompts_are_read_beside_others() {
-        let (_, share) = PROMPT_ROWS_BESIDE_OTHERS;
+        let (_, share) = beside_others();
         assert_eq!(of(&[(1900, 0), (1, 4)]), [Some(share), Some(1)]);
         assert_eq!(
             of(&[(1, 4), (40, 0), (40, 3), (40, 0)]),
@@ -247,9 +285,28 @@ mod tests {
             context: 1900,
             nodes: 0,
         });
-        let (_, share) = PROMPT_ROWS_BESIDE_OTHERS;
-        assert_eq!(shares(&[prompt], 512, Company::OthersWait), [Some(share)]);
-        assert_eq!(shares(&[prompt], 512, Company::Alone), [Some(512)]);
+        let (_, share) = beside_others();
+        let of = |company| shares(&[prompt], 512, company, Pieces::default());
+        assert_eq!(of(Company::OthersWait), [Some(share)]);
+        assert_eq!(of(Company::Alone), [Some(512)]);
+    }
+
+    #[test]
+    fn prompts_of_streams_are_read_in_small_pieces() {
+        let prompt = RowsNeeded {
+            context: 1900,
+            nodes: 0,
+        };
+        let decoding = RowsNeeded {
+            context: 1,
+            nodes: 4,
+        };
+        let of =
+            |needs: &[Option<RowsNeeded>], company| shares(needs, 512, company, Pieces::OF_STREAMS);
+        let (alone, beside) = ([Some(prompt)], [Some(prompt), Some(decoding)]);
+        assert_eq!(of(&alone, Company::Alone), [Some(128)]);
+        assert_eq!(of(&alone, Company::OthersWait), [Some(16)]);
+        assert_eq!(of(&beside, Company::Alone), [Some(16), Some(1)]);
     }
 
     #[test]
@@ -259,7 +316,7 @@ mod tests {
         assert_eq!(taken, 5);
         assert!(shares[..5].iter().all(|share| *share == Some(2)));
         // However many others there are, a prompt goes on.
-        let (least, _) = PROMPT_ROWS_BESIDE_OTHERS;
+        let (least, _) = beside_others();
         assert_eq!(of(&[(1, 255), (1, 255), (90, 0)])[2], Some(least));
     }
 }

@@ -315,9 +315,24 @@ impl Scorer for Session {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        self.score_unless(|| false, (context, tree), want)
+    }
+}
+
+impl Session {
+    /// Scores, unless it is given up before one of the forwards that a long context takes.
+    pub(crate) fn score_unless(
+        &mut self,
+        given_up: impl Fn() -> bool,
+        (context, tree): (&[TokenId], &TokenTree),
+        want: Want,
+    ) -> Result<Scores> {
         let mut scoring = self.begin(context, tree, want)?;
         let model = Arc::clone(&self.model);
         loop {
+            if given_up() {
+                return Err(Error::GivenUp);
+            }
             self.adopt(&mut scoring);
             let rows = self.new_rows(&mut scoring, CHUNK);
             let given = model.network().forward(vec![rows]).pop();

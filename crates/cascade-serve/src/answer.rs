@@ -33,7 +33,7 @@ pub(crate) struct Done {
 /// OpenAI's name for the end of an answer.
 pub(crate) fn finish_reason(finish: &Finish) -> &'static str {
     match finish {
-        Finish::Eos | Finish::StopSequence(_) => "stop",
+        Finish::Eos | Finish::StopSequence(_) | Finish::StopToken(_) => "stop",
         _ => "length",
     }
 }
@@ -100,6 +100,12 @@ impl AnswerSender {
     /// Whether nobody waits for the answer any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.events.is_closed()
+    }
+
+    /// What says whether nobody waits for the answer any more.
+    pub(crate) fn abandonment(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let events = self.events.clone();
+        move || events.is_closed()
     }
 
     /// Whether more has been sent and not been read than may be.

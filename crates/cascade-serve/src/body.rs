@@ -30,8 +30,8 @@ impl Content {
 
     /// The JSON object that it is, and what accounts for its memory. Costs time: not for the thread
     /// that all requests share.
-    pub(crate) fn parse(self) -> ApiResult<(Fields, Held)> {
-        Ok((Fields::parse(&self.bytes)?, self.held))
+    pub(crate) fn parse(self, strict: bool) -> ApiResult<(Fields, Held)> {
+        Ok((Fields::parse(&self.bytes, strict)?, self.held))
     }
 }
 
@@ -83,17 +83,31 @@ impl Bodies {
     }
 }
 
-/// Only JSON is read. Forms of other origins' pages, which browsers send without asking, are not.
+/// Only JSON is read, and not compressed. Forms of other origins' pages, which browsers send
+/// without asking, are not.
 fn check_type(request: &Request) -> ApiResult<()> {
-    let kind = request.headers().get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let essence = kind.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
-        Ok(())
-    } else {
+    let text = |name| {
+        request
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("(not text)"))
+    };
+    let refused = |message: String| {
         Err(ApiError::refused(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body must be JSON; send the header `Content-Type: application/json`",
+            message,
         ))
+    };
+    let coded = text(header::CONTENT_ENCODING).unwrap_or("identity").trim();
+    if !coded.eq_ignore_ascii_case("identity") {
+        return refused(format!(
+            "the header `Content-Encoding` is {coded:?}, and bodies are read as they are; send it uncompressed"
+        ));
     }
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    refused("the body must be JSON; send the header `Content-Type: application/json`".to_owned())
 }

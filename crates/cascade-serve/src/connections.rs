@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,10 +79,16 @@ impl Connections {
         }
     }
 
-    /// Closes the port, and returns what waits for the connections to end.
-    pub(crate) fn close(self) -> Pin<Box<dyn std::future::Future<Output = ()>>> {
+    /// Lets the connections end that there are, and closes the port then: up to there others learn
+    /// from it that the server is being stopped.
+    pub(crate) async fn close(mut self) {
+        let before = std::mem::take(&mut self.graceful);
+        tokio::select! {
+            never = self.accept() => match never {},
+            () = before.shutdown() => {}
+        }
         drop(self.listener);
-        Box::pin(self.graceful.shutdown())
+        self.graceful.shutdown().await;
     }
 
     fn serve(&self, stream: TcpStream) {

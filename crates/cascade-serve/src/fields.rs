@@ -1,4 +1,4 @@
-//! The fields of a request, each of which is read, known to be harmless, or refused by name.
+//! The fields of a request, each of which is read, left unread with a warning, or refused by name.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -9,26 +9,59 @@ use crate::unique::UniqueObject;
 /// The largest integer that every JSON reader keeps.
 const LARGEST: u64 = 1 << 53;
 
-/// An object of a request whose fields are taken one by one. A field that is null counts as absent.
+/// An object of a request whose fields are taken one by one. A field that is null counts as absent,
+/// and one that is `[]` or `{}` too unless the server is strict.
 #[derive(Debug)]
 pub(crate) struct Fields {
     fields: Map<String, Value>,
     /// Where the object is, with a dot behind it.
     place: String,
+    /// Whether what is left unread is refused.
+    strict: bool,
+    /// The names that were asked for.
+    asked: Vec<String>,
+    /// What the client should know of fields, in sentences.
+    warnings: Vec<String>,
 }
 
 impl Fields {
-    /// The fields of a request's body.
-    pub(crate) fn parse(body: &[u8]) -> ApiResult<Self> {
+    /// The fields of a request's body; if they are read in a `strict` way, none may be left unread.
+    pub(crate) fn parse(body: &[u8], strict: bool) -> ApiResult<Self> {
         let fields = serde_json::from_slice::<UniqueObject>(body).map_err(|error| {
             ApiError::invalid(format!(
                 "the body is not a JSON object as it should be: {error}"
             ))
         })?;
-        Ok(Self {
-            fields: fields.0,
-            place: String::new(),
-        })
+        Ok(Self::of(fields.0, String::new(), strict))
+    }
+
+    fn of(fields: Map<String, Value>, place: String, strict: bool) -> Self {
+        Self {
+            fields,
+            place,
+            strict,
+            asked: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Whether what is left unread is refused.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Says something of the request to its client.
+    pub(crate) fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
+    /// Says that a field is not read, because whatever it is changes nothing of the answer.
+    pub(crate) fn ignore(&mut self, name: &str) {
+        let name = format!("{}{name}", self.place);
+        self.warn(format!(
+            "`{}` changed nothing: this server does not read it",
+            shortened(&name)
+        ));
     }
 
     /// An error of a field.
@@ -36,11 +69,17 @@ impl Fields {
         ApiError::field(format!("{}{name}", self.place), problem)
     }
 
-    /// A field as it is; nothing if it is null.
+    /// A field as it is; nothing if it is absent in other words.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
-        self.fields
-            .shift_remove(name)
-            .filter(|value| !value.is_null())
+        self.asked.push(name.to_owned());
+        let value = self.fields.shift_remove(name)?;
+        (!is_nothing(&value, self.strict)).then_some(value)
+    }
+
+    /// Whether a field is there, which nobody has taken.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let value = self.fields.get(name);
+        value.is_some_and(|value| !is_nothing(value, self.strict))
     }
 
     /// A field that must be there.
@@ -51,6 +90,12 @@ impl Fields {
 
     pub(crate) fn boolean(&mut self, name: &str) -> ApiResult<Option<bool>> {
         self.read(name, "true or false", |value| value.as_bool())
+    }
+
+    /// A field that is true or false, if it is one of these: otherwise it stays.
+    pub(crate) fn take_boolean(&mut self, name: &str) -> Option<bool> {
+        let value = self.fields.get(name)?.as_bool()?;
+        self.take(name).map(|_| value)
     }
 
     pub(crate) fn string(&mut self, name: &str) -> ApiResult<Option<String>> {
@@ -72,8 +117,17 @@ impl Fields {
     pub(crate) fn seed(&mut self, name: &str) -> ApiResult<Option<Option<u64>>> {
         self.read(name, "an integer", |value| match value.as_i64() {
             Some(seed) => Some(u64::try_from(seed).ok()),
-            None => value.as_u64().map(Some),
+            None => within(value, 0, usize::MAX).map(|seed| Some(seed as u64)),
         })
+    }
+
+    /// A number of tokens of at least `least`; −1, of which there is no limit, is the largest one.
+    pub(crate) fn length(&mut self, name: &str, least: usize) -> ApiResult<Option<usize>> {
+        let no_limit = |value: &Value| value.as_f64() == Some(-1.0) && !self.strict;
+        if self.fields.get(name).is_some_and(no_limit) {
+            return Ok(self.take(name).map(|_| usize::MAX));
+        }
+        self.count(name, least, usize::MAX)
     }
 
     /// A number within bounds, both included.
@@ -113,12 +167,9 @@ impl Fields {
 
     /// An object in the object.
     pub(crate) fn object(&mut self, name: &str) -> ApiResult<Option<Self>> {
-        let place = format!("{}{name}.", self.place);
+        let (place, strict) = (format!("{}{name}.", self.place), self.strict);
         self.read(name, "an object", |value| match value {
-            Value::Object(fields) => Some(Self {
-                fields: fields.clone(),
-                place: place.clone(),
-            }),
+            Value::Object(fields) => Some(Self::of(fields.clone(), place, strict)),
             _ => None,
         })
     }
@@ -128,14 +179,28 @@ impl Fields {
         self.read(name, "an object", |value| value.as_object().cloned())
     }
 
-    /// Refuses what is left: fields that are not known here.
-    pub(crate) fn finish(self) -> ApiResult<()> {
-        // Null is the same as absent, of fields that are not known either.
-        let mut left = self.fields.iter().filter(|(_, value)| !value.is_null());
-        match left.next() {
-            None => Ok(()),
-            Some((name, _)) => Err(self.wrong(name, "unknown field; remove it")),
+    /// What the client should know, when all fields were asked for that the server has. It names
+    /// those that are left, which a strict server refuses. One that is called as a field of the
+    /// server is but for capitals, `_` and `-` is always refused.
+    pub(crate) fn finish(mut self) -> ApiResult<Vec<String>> {
+        let (left, strict) = (std::mem::take(&mut self.fields), self.strict);
+        let none = |value: &Value| is_nothing(value, strict) || !strict && value == "none";
+        for (name, _) in left.iter().filter(|(_, value)| !none(value)) {
+            if strict {
+                return Err(self.wrong(name, "unknown field; remove it"));
+            }
+            if let Some(meant) = self.asked.iter().find(|asked| plain(asked) == plain(name)) {
+                return Err(self.wrong(name, format!("unknown field; do you mean `{meant}`?")));
+            }
+            self.ignore(name);
         }
+        Ok(self.warnings)
+    }
+
+    /// [Finishes](Self::finish) an object in the object.
+    pub(crate) fn finish_object(&mut self, own: Self) -> ApiResult<()> {
+        self.warnings.extend(own.finish()?);
+        Ok(())
     }
 
     fn read<T>(
@@ -149,10 +214,33 @@ impl Fields {
         };
         let found = read(&value);
         found.map(Some).ok_or_else(|| {
-            let shown: String = value.to_string().chars().take(80).collect();
-            self.wrong(name, format!("it is {shown}; give {expected}"))
+            let shown = value.to_string();
+            self.wrong(
+                name,
+                format!("it is {}; give {expected}", shortened(&shown)),
+            )
         })
     }
+}
+
+/// Whether a value is absent in other words.
+fn is_nothing(value: &Value, strict: bool) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => !strict && list.is_empty(),
+        Value::Object(object) => !strict && object.is_empty(),
+        _ => false,
+    }
+}
+
+/// A name without what is written in one way or another.
+fn plain(name: &str) -> String {
+    name.replace(['_', '-'], "").to_ascii_lowercase()
+}
+
+/// The beginning of a text of the client's, for a message.
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
 fn within(value: &Value, least: usize, most: usize) -> Option<usize> {
@@ -170,7 +258,7 @@ mod tests {
     use super::*;
 
     fn fields(text: &str) -> Fields {
-        Fields::parse(text.as_bytes()).unwrap()
+        Fields::parse(text.as_bytes(), false).unwrap()
     }
 
     fn message(error: ApiError) -> String {

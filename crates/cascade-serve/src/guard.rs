@@ -12,10 +12,13 @@ use crate::error::ApiError;
 use crate::owner::{ConnectionId, Owner};
 use crate::{ServeOptions, page};
 
+/// Where clients of other interfaces show their keys.
+const X_API_KEY: header::HeaderName = header::HeaderName::from_static("x-api-key");
+
 /// Whether a path is public even where a key is asked for: the page, which has a field for it, and
 /// health.
 fn is_public(path: &str) -> bool {
-    path == "/health" || page::FILES.iter().any(|(file, ..)| *file == path)
+    path.trim_end_matches('/') == "/health" || page::FILES.iter().any(|(file, ..)| *file == path)
 }
 
 /// Decides which requests are answered.
@@ -60,7 +63,8 @@ impl Guard {
         if *method == Method::OPTIONS || is_public(path) {
             Ok(None)
         } else {
-            self.check_key(single(headers, header::AUTHORIZATION)?)
+            let bearer = single(headers, header::AUTHORIZATION)?.and_then(bearer);
+            self.check_key(bearer.or(single(headers, X_API_KEY)?))
         }
     }
 
@@ -105,12 +109,11 @@ impl Guard {
         }
     }
 
-    fn check_key(&self, authorization: Option<&str>) -> Result<Option<[u8; 32]>, ApiError> {
+    fn check_key(&self, shown: Option<&str>) -> Result<Option<[u8; 32]>, ApiError> {
         if self.keys.is_empty() {
             return Ok(None);
         }
-        let shown = authorization.and_then(bearer).unwrap_or_default();
-        let shown = digest(shown);
+        let shown = digest(shown.unwrap_or_default());
         let equal = |known: &[u8; 32]| known.as_slice().ct_eq(&shown);
         // All are compared, so that the time does not tell which one was equal.
         let any = self
@@ -123,7 +126,7 @@ impl Guard {
         } else {
             Err(ApiError::refused(
                 StatusCode::UNAUTHORIZED,
-                "the API key is missing or wrong; send the header `Authorization: Bearer KEY`",
+                "the API key is missing or wrong; send the header `Authorization: Bearer KEY` or `x-api-key: KEY`",
             )
             .with_code("invalid_api_key"))
         }
@@ -284,6 +287,10 @@ mod tests {
             assert_eq!(asks("/v1/models", key), Some(401), "{key}");
         }
         assert_eq!(asks("/metrics", ""), Some(401));
+        for (key, expected) in [("two", None), ("tw", Some(401)), ("Bearer two", Some(401))] {
+            let headers = [(header::HOST, "localhost"), (X_API_KEY, key)];
+            assert_eq!(status(&closed, "/v1/models", &headers), expected, "{key}");
+        }
         assert_eq!(
             status(&closed, "/health", &[(header::HOST, "localhost")]),
             None

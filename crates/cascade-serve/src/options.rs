@@ -24,6 +24,8 @@ pub struct ServeOptions {
     pub cors_origins: Vec<String>,
     /// What the model is called in requests; by default the target's name.
     pub name: Option<String>,
+    /// Whether fields of requests that are not read, and names of other models, are refused.
+    pub strict: bool,
     /// Whether there is a page at `/`.
     pub page: bool,
     /// Whether logs have the texts of prompts and answers.
@@ -49,6 +51,7 @@ impl Default for ServeOptions {
             allowed_hosts: Vec::new(),
             cors_origins: Vec::new(),
             name: None,
+            strict: false,
             page: true,
             log_text: false,
             lost_log_lines: Arc::default(),
@@ -95,6 +98,8 @@ pub struct Limits {
     pub write_time: Duration,
     /// Time for an answer, waiting included.
     pub answer_time: Duration,
+    /// Time that the caches of a session without work are kept.
+    pub rest: Duration,
     /// Time for answers to end after a stop is asked for.
     pub grace: Duration,
 }
@@ -117,6 +122,7 @@ impl Default for Limits {
             body_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
             answer_time: Duration::from_secs(600),
+            rest: Duration::from_secs(600),
             grace: Duration::from_secs(30),
         }
     }

@@ -5,7 +5,8 @@
 //! wait for a thread. Otherwise they take turns of one step on a few threads.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ use crate::{Error, Limits, ServeOptions, lock};
 /// Tokens of a prompt that are scored in a step: with the one before them, as many rows as one
 /// forward takes on every device.
 const SCORED: usize = 63;
+
+/// Tokens that are counted together of what others have read.
+const COUNTED: usize = 64;
 
 /// A generation that is asked for.
 pub(crate) struct Job {
@@ -79,7 +83,7 @@ struct State {
     scopes: Scopes,
     stopping: bool,
     /// Whether what runs is given up.
-    aborting: bool,
+    aborting: Arc<AtomicBool>,
     /// Seconds that a generation has its session, averaged over the last ones.
     mean_seconds: f64,
 }
@@ -90,8 +94,8 @@ struct Running {
     generation: Generation<Cascade>,
     participant: Participant,
     lease: Lease,
-    /// Tokens of the prompt that the owner has asked about before, at most.
-    known: usize,
+    /// Tokens of the prompt that the owner has asked about before, at most: [`known_tokens`].
+    known: Option<usize>,
     /// Log probabilities of the prompt as far as they are known, until all are; `None` if none are
     /// wanted.
     prompt_scores: Option<Vec<TokenLogprobs>>,
@@ -133,8 +137,8 @@ struct Admission {
     lease: Lease,
     /// What the owner's answers have read.
     prefixes: Arc<SharedPrefixes>,
-    /// Tokens of the prompt that the owner has asked about before, at most.
-    known: usize,
+    /// Tokens of the prompt that the owner has asked about before, at most: [`known_tokens`].
+    known: Option<usize>,
 }
 
 /// What became of a step.
@@ -211,8 +215,11 @@ impl Scheduler {
         Ok(())
     }
 
+    /// What runs and what waits, but for those whose clients are gone.
     pub(crate) fn load(&self) -> Load {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.waiting.retain(|job| !job.answer.is_abandoned());
+        self.publish(&state);
         Load {
             running: state.running,
             waiting: state.waiting.len(),
@@ -240,7 +247,7 @@ impl Scheduler {
     pub(crate) fn abort(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
-        state.aborting = true;
+        state.aborting.store(true, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
     }
@@ -292,11 +299,28 @@ impl Scheduler {
                 self.changed.notify_all();
                 return None;
             }
-            state = match self.changed.wait(state) {
-                Ok(state) => state,
-                Err(poisoned) => poisoned.into_inner(),
-            };
+            state = self.wait(state);
         }
+    }
+
+    /// Waits for a change, and gives back the memory of sessions that have rested for long.
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let rest = self.limits.rest;
+        let Some(since) = state.pool.idle.first().map(|idle| idle.since) else {
+            let woken = self.changed.wait(state);
+            return woken.unwrap_or_else(PoisonError::into_inner);
+        };
+        let left = rest.saturating_sub(since.elapsed());
+        let woken = self.changed.wait_timeout(state, left);
+        let (mut state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        let rested = state.pool.take_rested(rest);
+        if !rested.is_empty() {
+            self.publish(&state);
+            drop(state);
+            drop(rested);
+            state = lock(&self.state);
+        }
+        state
     }
 
     /// The next job that somebody waits for, if there are a session and memory for it. None
@@ -425,6 +449,11 @@ impl Scheduler {
             None => self.served.cascade(&job.settings).map_err(refused)?,
         };
         participant.share_prefixes(Some(prefixes));
+        let (abandoned, deadline) = (job.answer.abandonment(), job.deadline);
+        let aborting = Arc::clone(&lock(&self.state).aborting);
+        participant.give_up_when(Some(Arc::new(move || {
+            abandoned() || aborting.load(Ordering::Relaxed) || Instant::now() >= deadline
+        })));
         let generation = cascade
             .into_generation(&job.prompt, &job.options)
             .map_err(|error| Failure::Model(error.to_string()))?;
@@ -460,22 +489,18 @@ impl Scheduler {
     }
 
     fn step(&self, running: &mut Running) -> Outcome {
-        if lock(&self.state).aborting {
-            return Outcome::Failed(Failure::Stopping);
-        }
-        if running.job.answer.is_abandoned() {
-            return Outcome::Abandoned;
-        }
-        if Instant::now() >= running.job.deadline {
-            return Outcome::Failed(Failure::TimedOut);
-        }
-        if running.job.answer.is_behind() {
-            return Outcome::Failed(Failure::Unread);
+        if let Some(outcome) = self.given_up(&running.job) {
+            return outcome;
         }
         if let Some(scores) = running.prompt_scores.take() {
             return self.score_prompt(running, scores);
         }
         match self.in_models(|| running.generation.step()) {
+            // A prompt is given up while it is read, too.
+            Err(Outcome::Failed(failure)) => {
+                let given_up = self.given_up(&running.job);
+                given_up.unwrap_or(Outcome::Failed(failure))
+            }
             Err(outcome) => outcome,
             Ok(None) => Outcome::Ended,
             Ok(Some(report)) => {
@@ -488,6 +513,20 @@ impl Scheduler {
                     Outcome::Ongoing
                 }
             }
+        }
+    }
+
+    /// Why an answer ends that nobody waits for any more.
+    fn given_up(&self, job: &Job) -> Option<Outcome> {
+        if lock(&self.state).is_aborting() {
+            Some(Outcome::Failed(Failure::Stopping))
+        } else if job.answer.is_abandoned() {
+            Some(Outcome::Abandoned)
+        } else if Instant::now() >= job.deadline {
+            Some(Outcome::Failed(Failure::TimedOut))
+        } else {
+            let behind = job.answer.is_behind();
+            behind.then_some(Outcome::Failed(Failure::Unread))
         }
     }
 
@@ -551,22 +590,20 @@ impl Scheduler {
         self.faults.at(Stage::End);
         let (output, cascade) = running.generation.into_output_and_cascade();
         let done = Done {
-            // What others said is nobody's business, not even that they said it.
-            cached_tokens: cached(&output, job.prompt.context.len()).min(running.known),
+            cached_tokens: shown(cached(&output, job.prompt.context.len()), running.known),
             queued: lease.started - job.submitted,
             output,
         };
         let prompt_tokens = job.prompt.len();
         self.log(&job, running.first_token, &outcome, &done);
-        let mut context = job.prompt.context;
-        context.extend(&done.output.tokens);
         let idle = IdleSession {
             cascade,
             participant: running.participant,
             settings: job.settings,
             owner: Some(job.owner),
             source: job.prompt.source,
-            context,
+            context: [job.prompt.context, done.output.tokens.clone()].concat(),
+            since: Instant::now(),
         };
         self.release(Some(idle), &lease);
         match outcome {
@@ -642,18 +679,22 @@ impl Scheduler {
 }
 
 impl State {
+    fn is_aborting(&self) -> bool {
+        self.aborting.load(Ordering::Relaxed)
+    }
+
     /// The next job that somebody waits for, if there is a session for it.
     fn next_job(&mut self, sessions: usize) -> Option<Job> {
         while self.running < sessions {
             let job = self.waiting.pop_front()?;
-            match (job.answer.is_abandoned(), self.aborting) {
+            match (job.answer.is_abandoned(), self.is_aborting()) {
                 (true, _) => {}
                 (_, true) => job.answer.fail(Failure::Stopping),
                 _ if Instant::now() >= job.deadline => job.answer.fail(Failure::TimedOut),
                 _ => return Some(job),
             }
         }
-        if self.aborting {
+        if self.is_aborting() {
             self.waiting
                 .drain(..)
                 .for_each(|job| job.answer.fail(Failure::Stopping));
@@ -690,17 +731,23 @@ fn refused(error: Error) -> Failure {
 }
 
 /// Tokens of a job's prompt that its owner has asked about before, at most, if the job goes on with
-/// an idle session; `are_own` says whether what the session finds is the owner's own.
-fn known_tokens(job: &Job, idle: Option<&IdleSession>, are_own: bool) -> usize {
+/// an idle session; `are_own` says whether what the session finds is the owner's own. `None` for a
+/// prompt that is scored, and so computed anew.
+fn known_tokens(job: &Job, idle: Option<&IdleSession>, are_own: bool) -> Option<usize> {
     // Of a session that is nobody's, the warm-up has read the start token.
     let is_nobodys = idle.is_some_and(|idle| idle.owner.is_none());
-    match idle.filter(|idle| idle.owner == Some(job.owner)) {
-        // A prompt that is scored is computed anew.
-        _ if job.prompt_logprobs.is_some() => 0,
+    let known = match idle.filter(|idle| idle.owner == Some(job.owner)) {
         _ if are_own && !is_nobodys => usize::MAX,
         None => 0,
         Some(own) => common_prefix(&own.context, &job.prompt.context),
-    }
+    };
+    job.prompt_logprobs.is_none().then_some(known)
+}
+
+/// The tokens that were known, as far as the client may see: what others said is counted in whole
+/// pages, so that nobody finds it out token by token.
+fn shown(cached: usize, known: Option<usize>) -> usize {
+    known.map_or(0, |known| cached.min(known.max(cached / COUNTED * COUNTED)))
 }
 
 /// Tokens of the prompt that were known. The last one is always computed: its row is the first of

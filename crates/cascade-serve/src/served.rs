@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_config::{
-    Assembly, CacheUse, ChatTemplate, Config, LevelInfo, Message, ModelPool, Role,
+    Assembly, CacheUse, ChatTemplate, Config, DeviceSpec, LevelInfo, Message, ModelPool, Role,
     SamplingSettings, Truncate, Variables,
 };
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
@@ -56,6 +56,8 @@ pub struct Served {
     architecture: Architecture,
     positions: Option<usize>,
     vocab_size: usize,
+    /// Nodes of a draft at most, if a request has a K matrix and the configuration none.
+    pub(crate) nodes_with_k: usize,
     /// Bytes of the longest token.
     longest_token: usize,
     pub(crate) levels: Vec<LevelInfo>,
@@ -93,8 +95,7 @@ impl Served {
         let sampling = config.generation.sampling.completed_by(target.recommended);
         config.generation.sampling = sampling.map_err(cascade_config::Error::from)?;
         let mut cascade = assembled.cascade;
-        let codec = cascade.codec().ok_or(cascade_engine::Error::NoCodec)?;
-        let codec = Arc::clone(codec);
+        let codec = Arc::clone(cascade.codec().ok_or(cascade_engine::Error::NoCodec)?);
         let plain_speed = warm_up(&mut cascade)?;
         forwards.begin(&target.model);
         let caches = pool.cache_use(&config)?;
@@ -105,6 +106,7 @@ impl Served {
             architecture: target.info().architecture,
             positions: target.model.info().max_context,
             vocab_size: target.model.info().vocab_size,
+            nodes_with_k: config.nodes_with_k(device(&config, target.model.gathers())),
             levels: assembled.levels,
             created: crate::unix_seconds(),
             batcher,
@@ -260,6 +262,7 @@ impl Served {
             owner: None,
             source: Vec::new(),
             context: Vec::new(),
+            since: Instant::now(),
         })
     }
 
@@ -352,8 +355,9 @@ impl Served {
         }
     }
 
-    /// The prompt in which messages ask for an answer, or in which the model goes on with the last
-    /// one, if that is the assistant's. `variables` are the request's own.
+    /// The prompt in which messages ask for an answer, be the last one the user's or the system's,
+    /// or in which the model goes on with the last one, if that is the assistant's. `variables` are
+    /// the request's own.
     pub(crate) fn conversation(
         &self,
         messages: &[Message],
@@ -364,12 +368,15 @@ impl Served {
         let wrong =
             |error: cascade_config::ChatError| ApiError::field("messages", error.to_string());
         let template = self.template_with(variables)?;
-        let continues = messages.last().map(Message::role) == Some(Role::Assistant);
-        let text = if continues {
-            template.render_begun(messages).map_err(wrong)?
-        } else {
-            Message::check_conversation(messages).map_err(wrong)?;
-            template.render(messages).map_err(wrong)?
+        let last = messages.last().map(Message::role);
+        let continues = last == Some(Role::Assistant);
+        let text = match last {
+            Some(Role::Assistant) => template.render_begun(messages).map_err(wrong)?,
+            Some(Role::System) => template.render(messages).map_err(wrong)?,
+            _ => {
+                Message::check_conversation(messages).map_err(wrong)?;
+                template.render(messages).map_err(wrong)?
+            }
         };
         if text.trim().is_empty() {
             return Err(ApiError::field(
@@ -440,6 +447,15 @@ impl Served {
 /// A number as it was written: 0.6, and not the f32 next to it.
 fn decimal(number: Option<f32>) -> Option<f64> {
     number?.to_string().parse().ok()
+}
+
+/// Where the target computes, which gathers calls if that is the CPU.
+fn device(config: &Config, gathers: bool) -> DeviceSpec {
+    match config.target.device.unwrap_or(config.device) {
+        _ if gathers => DeviceSpec::Cpu,
+        DeviceSpec::Auto => DeviceSpec::Cuda(0),
+        named => named,
+    }
 }
 
 /// Generates a few tokens, and returns the tokens per second of plain decoding.

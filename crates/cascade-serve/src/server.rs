@@ -158,7 +158,7 @@ async fn finish(
     grace: Duration,
     signals: &mut Option<Signals>,
 ) {
-    let mut ended = connections.close();
+    let mut ended = Box::pin(connections.close());
     tokio::select! {
         () = &mut ended => {}
         () = tokio::time::sleep(grace) => {

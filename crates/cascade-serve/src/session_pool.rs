@@ -1,5 +1,7 @@
 //! Idle sessions, whose caches hold what they have read.
 
+use std::time::{Duration, Instant};
+
 use cascade_core::{Prompt, TokenId, common_prefix};
 use cascade_engine::Cascade;
 use cascade_models::Participant;
@@ -19,6 +21,8 @@ pub(crate) struct IdleSession<C = Cascade> {
     pub(crate) source: Vec<TokenId>,
     /// Tokens that its caches begin with.
     pub(crate) context: Vec<TokenId>,
+    /// When it was used last.
+    pub(crate) since: Instant,
 }
 
 /// Idle sessions, the one that was used last at the end.
@@ -84,6 +88,12 @@ impl<C> SessionPool<C> {
         place.map(|place| self.idle.remove(place))
     }
 
+    /// Removes the cascades that nobody has used for a time.
+    pub(crate) fn take_rested(&mut self, time: Duration) -> Vec<IdleSession<C>> {
+        let rested = |one: &mut IdleSession<C>| one.since.elapsed() >= time;
+        self.idle.extract_if(.., rested).collect()
+    }
+
     /// Removes the cascade that was used longest ago.
     pub(crate) fn evict(&mut self) -> Option<IdleSession<C>> {
         (!self.idle.is_empty()).then(|| self.idle.remove(0))
@@ -115,6 +125,7 @@ mod tests {
                 owner: Some(OWN),
                 source: Vec::new(),
                 context: context.to_vec(),
+                since: Instant::now(),
             });
         }
         pool

@@ -63,8 +63,12 @@ impl SpeculationSettings {
 
 impl Speculation {
     /// Reads `speculation` of a request: `{enabled, schedule, k, lenience, tree: {max_nodes,
-    /// placement, widths, expand, siblings}}`.
-    pub(crate) fn read(fields: &mut Fields, config: &Config, chat: bool) -> ApiResult<Self> {
+    /// placement, widths, expand, siblings}}`. A K matrix of its own has drafts of `nodes` at most.
+    pub(crate) fn read(
+        fields: &mut Fields,
+        (config, nodes): (&Config, usize),
+        chat: bool,
+    ) -> ApiResult<Self> {
         let mut speculation = Self {
             enabled: true,
             settings: SpeculationSettings::of(config, chat),
@@ -78,9 +82,12 @@ impl Speculation {
         if schedule.as_deref() == Some("online") && !config.drafters().is_empty() {
             settings.schedule = ScheduleConfig::Online;
         }
+        if own.has("k") {
+            settings.max_nodes = nodes;
+        }
         if let Some(mut tree) = own.object("tree")? {
             settings.read_tree(&mut tree, config)?;
-            tree.finish()?;
+            own.finish_object(tree)?;
         }
         settings.read_k(&mut own, config, schedule.as_deref())?;
         if let Some(lenience) = own.number("lenience")? {
@@ -88,7 +95,7 @@ impl Speculation {
             settings.lenience =
                 lenience.map_err(|error| own.wrong("lenience", error.to_string()))?;
         }
-        own.finish()?;
+        fields.finish_object(own)?;
         Ok(speculation)
     }
 }
@@ -119,7 +126,7 @@ impl SpeculationSettings {
             if schedule == Some("online") {
                 return Err(own.wrong("k", "the schedule is `online`, which decides that"));
             }
-            self.schedule = read_k(own, &k, config, self.max_nodes)?.into();
+            self.schedule = read_k(own, &k, config)?.into();
         }
         if self.schedule.k().is_none() {
             if schedule == Some("static") {
@@ -170,8 +177,10 @@ impl SpeculationSettings {
     }
 }
 
-/// Tokens that each drafter adds for the target, or the whole K matrix.
-fn read_k(fields: &Fields, value: &Value, config: &Config, most: usize) -> ApiResult<KMatrix> {
+/// Tokens that each drafter adds for the target, or the whole K matrix. As with `-k`, drafts that
+/// are to have more than the nodes of a tree are cut.
+fn read_k(fields: &Fields, value: &Value, config: &Config) -> ApiResult<KMatrix> {
+    let most = config.max_nodes.max(DEFAULT_MAX_NODES);
     let drafters = config.drafters();
     let names: Vec<_> = drafters.iter().map(Drafter::name).collect();
     let wrong = || {

@@ -30,12 +30,12 @@ impl Models {
 
     /// Sets the penalties of the next text, by which all models score.
     pub(crate) fn set_penalized(&mut self, text: Option<PenalizedText>) {
-        self.target.penalized = text;
         for level in &mut self.drafters {
             if let Level::Neural(neural) = level {
-                neural.penalized = text;
+                neural.penalized.clone_from(&text);
             }
         }
+        self.target.penalized = text;
     }
 
     /// How many of the target's most probable tokens statistical drafters observe, as far as the

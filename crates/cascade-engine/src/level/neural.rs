@@ -141,7 +141,8 @@ impl Neural {
         tree: &TokenTree,
         want: Want,
     ) -> Result<(Scores, ForwardCost)> {
-        let Some(text) = self.penalized else {
+        let penalized = self.penalized.clone();
+        let Some(text) = penalized.filter(|text| text.changes(context.len())) else {
             return self.score_unpenalized(context, tree, want);
         };
         let (scores, cost) = self.score_unpenalized(context, tree, text.want(want))?;

@@ -9,7 +9,7 @@ use cascade_core::{
     TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, DraftVocabulary, Error, ErrorKind, Event, Finish,
+    Branching, Cascade, CascadeBuilder, DraftVocabulary, Ends, Error, ErrorKind, Event, Finish,
     GenerationOutput, Lenience, NeuralOptions, Options, Rule, Siblings, StopSequences,
 };
 
@@ -115,6 +115,46 @@ fn nothing_follows_eos_and_no_draft_runs_past_it() {
     let generation = generate(&mut cascade, &prompt, &Options::default());
     assert_eq!(generation.tokens, endless.tokens[..=eos.0]);
     assert_eq!(generation.finish, Finish::Eos);
+}
+
+/// Whatever drafts: the tokens are those of plain decoding with the same ends.
+#[test]
+fn a_caller_says_which_tokens_end_a_generation() {
+    let prompt = prompt(&[1, 2, 3]);
+    let endless = plainly(&prompt, 60).tokens;
+    let eos = endless[9];
+    let first = endless.iter().position(|&token| token == eos).unwrap();
+    let k: [&[usize]; 3] = [&[3, 2, 9], &[0, 2, 9], &[0, 0, 9]];
+    let run = |ends: Ends| {
+        let options = Options::default().with_max_new_tokens(60).with_ends(ends);
+        let drafted = generate(&mut family(2, 2, &k, Some(eos)), &prompt, &options);
+        let plain = options.with_speculation(false);
+        let plain = generate(&mut family(2, 2, &k, Some(eos)), &prompt, &plain);
+        assert_eq!(
+            (&drafted.tokens, &drafted.finish),
+            (&plain.tokens, &plain.finish)
+        );
+        (drafted.tokens, drafted.finish)
+    };
+    let all = Ends::default().with_eos(false);
+    assert_eq!(run(all.clone()), (endless.clone(), Finish::MaxNewTokens));
+    let other = endless[first + 3];
+    let place = endless.iter().position(|&token| token == other).unwrap();
+    let ends = Ends::at(vec![other, 0]).with_eos(false);
+    let (tokens, finish) = run(ends);
+    let zero = endless.iter().position(|&token| token == 0);
+    let end = zero.map_or(place, |zero| zero.min(place));
+    assert_eq!(tokens, endless[..=end]);
+    assert_eq!(finish, Finish::StopToken(endless[end]));
+    // The most probable token that is none of the ends, up to there.
+    let (tokens, _) = run(Ends::at(vec![other]).after(20));
+    assert_eq!(tokens[..first.min(place)], endless[..first.min(place)]);
+    assert!(tokens.len() > 20);
+    assert!(
+        !tokens[..20]
+            .iter()
+            .any(|token| [eos, other].contains(token))
+    );
 }
 
 #[test]

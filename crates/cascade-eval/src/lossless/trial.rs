@@ -60,7 +60,10 @@ impl Trial {
     /// The target with the rows that its text's penalties leave.
     pub(super) fn penalized<'a>(&self, target: &'a mut dyn Scorer) -> PenalizedScorer<'a> {
         let prompt = self.prompt.context.len();
-        PenalizedScorer::new(target, PenalizedText::new(self.options().penalties, prompt))
+        PenalizedScorer::new(
+            target,
+            PenalizedText::new(self.options().penalties, prompt, None),
+        )
     }
 
     /// Texts of the first `length` tokens, each of a seed of its own.

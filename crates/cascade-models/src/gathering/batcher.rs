@@ -12,7 +12,7 @@ use cascade_core::{
 };
 
 use super::ledger::Ledger;
-use super::{Company, Forward, forward};
+use super::{Company, Forward, Pieces, forward};
 use crate::Model;
 use crate::prefixes::SharedPrefixes;
 use crate::session::{Scoring, Session};
@@ -91,6 +91,21 @@ impl Batcher {
             shared: Arc::new(SharedBatcher {
                 state: Mutex::default(),
                 observer: Observer(Box::new(observe)),
+                pieces: Pieces::default(),
+            }),
+        }
+    }
+
+    /// As [`with_observer`](Self::with_observer), for texts that somebody reads as they are
+    /// written: prompts are read in small pieces, so that a forward holds nobody up for long.
+    pub fn of_streams(
+        observe: impl Fn(&Arc<Model>, &SharedForward) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            shared: Arc::new(SharedBatcher {
+                state: Mutex::default(),
+                observer: Observer(Box::new(observe)),
+                pieces: Pieces::OF_STREAMS,
             }),
         }
     }
@@ -107,6 +122,7 @@ impl Batcher {
             unpaid: AtomicU64::new(0),
             cache_bytes: Arc::default(),
             prefixes: Mutex::default(),
+            given_up: Mutex::default(),
         }))
     }
 
@@ -136,6 +152,13 @@ impl Participant {
     /// [`SharedPrefixes`].
     pub fn share_prefixes(&self, prefixes: Option<Arc<SharedPrefixes>>) {
         *locked(&self.0.prefixes) = prefixes;
+    }
+
+    /// Gives up calls of its sessions when this says so, which is asked before each forward: they
+    /// fail with [`Error::GivenUp`], and what the sessions have read so far stays. `None` gives up
+    /// none. What is asked must return at once, and use nothing of the batcher's.
+    pub fn give_up_when(&self, given_up: Option<Arc<dyn Fn() -> bool + Send + Sync>>) {
+        *locked(&self.0.given_up) = GivenUp(given_up);
     }
 
     /// Bytes of the keys and values of its sessions, as of their last calls; those that they share
@@ -224,7 +247,10 @@ impl Scorer for BatchedSession {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         if !self.model.gathers() {
-            return self.session().score(context, tree, want);
+            let given_up = locked(&self.seat.given_up).clone();
+            return self
+                .session()
+                .score_unless(|| given_up.is_true(), (context, tree), want);
         }
         let prefixes = locked(&self.seat.prefixes).clone();
         self.session().share_prefixes(prefixes);
@@ -254,6 +280,23 @@ struct Seat {
     cache_bytes: Arc<AtomicUsize>,
     /// The prefixes that sessions of this participant share.
     prefixes: Mutex<Option<Arc<SharedPrefixes>>>,
+    given_up: Mutex<GivenUp>,
+}
+
+/// Whoever says that calls are given up.
+#[derive(Clone, Default)]
+struct GivenUp(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl GivenUp {
+    fn is_true(&self) -> bool {
+        self.0.as_ref().is_some_and(|given_up| given_up())
+    }
+}
+
+impl fmt::Debug for GivenUp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("GivenUp")
+    }
 }
 
 impl Drop for Seat {
@@ -296,6 +339,7 @@ impl Seat {
             forward: None,
             continued: false,
             by_itself: false,
+            given_up: locked(&self.given_up).clone(),
             wake: Arc::clone(&wake),
         });
         loop {
@@ -319,6 +363,7 @@ impl Seat {
 struct SharedBatcher {
     state: Mutex<State>,
     observer: Observer,
+    pieces: Pieces,
 }
 
 type Observe = dyn Fn(&Arc<Model>, &SharedForward) + Send + Sync;
@@ -368,6 +413,7 @@ struct Call {
     continued: bool,
     /// Whether a forward with others panicked, so that it is not computed with others again.
     by_itself: bool,
+    given_up: GivenUp,
     wake: Arc<Condvar>,
 }
 
@@ -467,13 +513,30 @@ impl State {
             self.counts.calls += 1;
             let rows = answer.as_ref().map_or(0, |scores| scores.rows_computed);
             self.counts.rows += rows as u64;
-            let member = self.members.entry(call.member);
-            member.and_modify(|member| member.blocked -= 1);
-            call.wake.notify_one();
-            self.answered.insert(call.number, (call, answer));
+            self.answer(call, answer);
         }
         self.waiting.sort_by_key(|call| call.number);
         self.wake_one_if_ready();
+    }
+
+    fn answer(&mut self, call: Call, answer: Result<Scores>) {
+        let member = self.members.entry(call.member);
+        member.and_modify(|member| member.blocked -= 1);
+        call.wake.notify_one();
+        self.answered.insert(call.number, (call, answer));
+    }
+
+    /// Answers the calls that nobody waits for with an error. Whether there were any: then their
+    /// participants are awaited.
+    fn give_up(&mut self) -> bool {
+        let given_up = |call: &mut Call| call.given_up.is_true();
+        let calls: Vec<_> = self.waiting.extract_if(.., given_up).collect();
+        let any = !calls.is_empty();
+        for call in calls {
+            self.answer(call, Err(Error::GivenUp));
+        }
+        self.wake_one_if_ready();
+        any
     }
 
     /// Lets the calls of a forward pay for it, by the rows that each had in it.
@@ -515,6 +578,9 @@ impl SharedBatcher {
 
     /// Computes the next forward, without the lock.
     fn compute<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.give_up() {
+            return state;
+        }
         let (mut calls, company) = state.begin();
         drop(state);
         let computed = catch_unwind(AssertUnwindSafe(|| self.forward(&mut calls, company)));
@@ -536,7 +602,7 @@ impl SharedBatcher {
         let together = calls
             .iter_mut()
             .map(|call| (&mut call.session, &mut call.scoring));
-        let forward = forward(together.collect(), company);
+        let forward = forward(together.collect(), company, self.pieces);
         let shared = SharedForward {
             number: 0,
             texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
@@ -649,6 +715,46 @@ mod tests {
             assert_eq!(next.logits, alone.logits);
         }
         assert_eq!(failed, 1);
+    }
+
+    /// Asked before each forward, and what was read up to there is kept.
+    #[test]
+    fn a_call_is_given_up_before_its_next_piece() {
+        let model = model();
+        let forwards = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&forwards);
+        let batcher = Batcher::of_streams(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let text = batcher.join();
+        let asked = Arc::clone(&forwards);
+        text.give_up_when(Some(Arc::new(move || asked.load(Ordering::Relaxed) == 2)));
+        let mut session = text.session(&model);
+        let context = [3; 400];
+        let answer = score(&mut session, &context);
+        assert!(matches!(answer, Err(Error::GivenUp)), "{answer:?}");
+        assert_eq!(forwards.load(Ordering::Relaxed), 2);
+        text.give_up_when(None);
+        let scores = score(&mut session, &context).unwrap();
+        let alone = score(&mut model.session(), &context).unwrap();
+        assert_eq!(scores.logits, alone.logits);
+        assert!(scores.rows_computed < 400, "{}", scores.rows_computed);
+    }
+
+    #[test]
+    fn others_go_on_beside_a_call_that_is_given_up() {
+        let (model, batcher) = (model(), Batcher::default());
+        let [gone, staying] = [batcher.join().running(), batcher.join().running()];
+        gone.participant().give_up_when(Some(Arc::new(|| true)));
+        let gone = asking(gone, &model, &[3; 200]);
+        let staying = asking(staying, &model, &[1, 2]);
+        let alone = score(&mut model.session(), &[1, 2]).unwrap();
+        for _ in 0..2 {
+            let answer = gone.recv_timeout(PATIENCE).unwrap();
+            assert!(matches!(answer, Err(Error::GivenUp)));
+            let answer = staying.recv_timeout(PATIENCE).unwrap().unwrap();
+            assert_eq!(answer.logits, alone.logits);
+        }
     }
 
     /// What texts pay adds up to the forwards, however long each of them waited.

@@ -1,7 +1,7 @@
 //! `/v1/chat/completions`: conversations that are continued.
 
 use cascade_config::{Message, Role, Variables};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::App;
 use super::generate::{Asking, Form, Question};
@@ -19,15 +19,15 @@ const MOST_PARTS: usize = 10_000;
 
 pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
     let mut asked = Asked::read(app, &mut fields, true)?;
-    asked.max_tokens = read_length(&mut fields)?;
     asked.options = asked.options.with_logprobs(read_logprobs(&mut fields)?);
     let messages = fields.required("messages")?;
     let variables = read_variables(&mut fields)?;
     let continued = read_continued(&mut fields)?;
-    take_neutral(&mut fields, &neutral::CHAT)?;
-    fields.finish()?;
-    let messages = read_messages(messages)?;
-    check_end(&messages, continued)?;
+    take_neutral(&mut fields, neutral::CHAT)?;
+    let strict = fields.is_strict();
+    let mut warnings = fields.finish()?;
+    let messages = read_messages(messages, strict)?;
+    check_end(&messages, continued, strict)?;
     let room = app.prompt_room();
     let asked_in = app
         .served
@@ -39,14 +39,22 @@ pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResul
         text: asked_in.text,
     }];
     app.log_prompts(&questions);
-    let mut asking = Asking::new(app, Form::Chat, asked, questions)?;
-    asking.warnings = asked_in.warnings;
-    Ok(asking)
+    warnings.extend(asked_in.warnings);
+    Asking::new(app, Form::Chat, asked, questions, warnings)
 }
 
-/// `chat_template_kwargs`: variables of the template.
+/// `chat_template_kwargs`: variables of the template. Clients also send some of them outside, where
+/// they are the template's too; a warning names those that it does not read.
 pub(super) fn read_variables(fields: &mut Fields) -> ApiResult<Variables> {
-    let object = fields.map("chat_template_kwargs")?.unwrap_or_default();
+    let mut object = fields.map("chat_template_kwargs")?.unwrap_or_default();
+    if !fields.is_strict() {
+        for name in ["reasoning_effort", "enable_thinking"] {
+            let value = fields.take(name).filter(|value| value != "none");
+            if let Some(value) = value {
+                object.entry(name).or_insert(value);
+            }
+        }
+    }
     let variables = Variables::new(object);
     variables.map_err(|error| fields.wrong("chat_template_kwargs", error.to_string()))
 }
@@ -69,9 +77,11 @@ fn read_continued(fields: &mut Fields) -> ApiResult<Option<bool>> {
     }
 }
 
-/// A last message of the assistant is continued, unless that is not wanted.
-fn check_end(messages: &[Message], continued: Option<bool>) -> ApiResult<()> {
-    let begun = messages.last().map(Message::role) == Some(Role::Assistant);
+/// A last message of the assistant is continued, unless that is not wanted, and one of the system
+/// is answered as the user's, unless the server is strict.
+fn check_end(messages: &[Message], continued: Option<bool>, strict: bool) -> ApiResult<()> {
+    let last = messages.last().map(Message::role);
+    let begun = last == Some(Role::Assistant);
     let wrong = |problem: &str| Err(ApiError::field("messages", problem));
     match continued {
         Some(true) if !begun => {
@@ -80,26 +90,24 @@ fn check_end(messages: &[Message], continued: Option<bool>) -> ApiResult<()> {
         Some(false) if begun => wrong(
             "they end with the assistant's message, which is not to be continued; end them with the user's",
         ),
+        _ if strict && last == Some(Role::System) => {
+            wrong("they end with the system's message; end them with the user's")
+        }
         _ => Ok(()),
     }
 }
 
-/// `max_completion_tokens`, or `max_tokens` as it was called.
-fn read_length(fields: &mut Fields) -> ApiResult<Option<usize>> {
-    let new = fields.count("max_completion_tokens", 1, usize::MAX)?;
-    let old = fields.count("max_tokens", 1, usize::MAX)?;
-    match (new, old) {
-        (Some(new), Some(old)) if new != old => Err(fields.wrong(
-            "max_tokens",
-            format!("it is {old}, and `max_completion_tokens` is {new}; give one of them"),
-        )),
-        (new, old) => Ok(new.or(old)),
-    }
-}
-
+/// Whether log probabilities are wanted, and of how many alternatives to each token; as of
+/// completions, a number asks for both.
 fn read_logprobs(fields: &mut Fields) -> ApiResult<Option<usize>> {
-    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
+    let number = match fields.take_boolean("logprobs") {
+        Some(wanted) => wanted.then_some(0),
+        None if fields.is_strict() => fields.boolean("logprobs")?.map(|_| 0),
+        None => fields.count("logprobs", 0, MOST_LOGPROBS)?,
+    };
     let top = fields.count("top_logprobs", 0, MOST_LOGPROBS)?;
+    let wanted = number.is_some();
+    let top = top.or(number.filter(|&number| number > 0));
     match (wanted, top) {
         (true, top) => Ok(Some(top.unwrap_or(0))),
         (false, None | Some(0)) => Ok(None),
@@ -107,7 +115,7 @@ fn read_logprobs(fields: &mut Fields) -> ApiResult<Option<usize>> {
     }
 }
 
-pub(super) fn read_messages(messages: Value) -> ApiResult<Vec<Message>> {
+pub(super) fn read_messages(messages: Value, strict: bool) -> ApiResult<Vec<Message>> {
     let wrong = |problem: String| ApiError::field("messages", problem);
     let Value::Array(messages) = messages else {
         return Err(wrong("give a list of messages".to_owned()));
@@ -120,7 +128,17 @@ pub(super) fn read_messages(messages: Value) -> ApiResult<Vec<Message>> {
             messages.len()
         )));
     }
-    let message =
-        |message: Value| Message::from_json(message).map_err(|error| wrong(error.to_string()));
+    let message = |mut message: Value| {
+        if let (Value::Object(object), false) = (&mut message, strict) {
+            object.retain(|name, value| !is_no_tool(name, value));
+        }
+        Message::from_json(message).map_err(|error| wrong(error.to_string()))
+    };
     messages.into_iter().map(message).collect()
+}
+
+/// Whether a member of a message says that there is no call of a tool.
+fn is_no_tool(name: &str, value: &Value) -> bool {
+    let empty = [json!(null), json!([]), json!({}), json!(""), json!("none")];
+    ["tool_calls", "tool_call_id", "function_call"].contains(&name) && empty.contains(value)
 }

@@ -24,9 +24,8 @@ enum Prompt {
 
 pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
     let mut asked = Asked::read(app, &mut fields, false)?;
-    asked.max_tokens = fields.count("max_tokens", 0, usize::MAX)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
-    let logprobs = fields.count("logprobs", 0, MOST_LOGPROBS)?;
+    let logprobs = read_logprobs(&mut fields)?;
     if echo && logprobs.is_some() && app.served.has_encoder() {
         return Err(fields.wrong(
             "echo",
@@ -36,14 +35,27 @@ pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResul
     }
     asked.options = asked.options.with_logprobs(logprobs);
     let prompt = fields.required("prompt")?;
-    take_neutral(&mut fields, &neutral::COMPLETION)?;
-    fields.finish()?;
+    take_neutral(&mut fields, neutral::COMPLETION)?;
+    let warnings = fields.finish()?;
     let questions = prompts(prompt)?
         .into_iter()
         .map(|prompt| question(app, prompt, echo, waiting))
         .collect::<ApiResult<Vec<_>>>()?;
     app.log_prompts(&questions);
-    Asking::new(app, Form::Completion, asked, questions)
+    Asking::new(app, Form::Completion, asked, questions, warnings)
+}
+
+/// How many alternatives to each token are wanted; as of chats, true asks for log probabilities
+/// too, with one of them.
+fn read_logprobs(fields: &mut Fields) -> ApiResult<Option<usize>> {
+    if fields.is_strict() {
+        return fields.count("logprobs", 0, MOST_LOGPROBS);
+    }
+    let top = fields.count("top_logprobs", 0, MOST_LOGPROBS)?;
+    match fields.take_boolean("logprobs") {
+        Some(wanted) => Ok(wanted.then_some(top.unwrap_or(1))),
+        None => Ok(fields.count("logprobs", 0, MOST_LOGPROBS)?.or(top)),
+    }
 }
 
 /// A text, a list of texts, a list of tokens, or a list of such lists.

@@ -75,6 +75,7 @@ impl Asking {
         form: Form,
         asked: Asked,
         questions: Vec<Question>,
+        warnings: Vec<String>,
     ) -> ApiResult<Self> {
         let limit = app.max_context();
         let answers = questions.len() * asked.choices;
@@ -103,7 +104,7 @@ impl Asking {
             asked,
             questions,
             room: limit,
-            warnings: Vec::new(),
+            warnings,
         })
     }
 
@@ -172,6 +173,7 @@ pub(crate) async fn answer(
         .flat_map(|stops| stops.iter());
     let warnings = stops.filter_map(|stop| app.served.tokenizer.stop_warning(stop));
     asking.warnings.extend(warnings);
+    app.log_warnings(&asking.warnings);
     let deadline = Instant::now() + app.limits.answer_time;
     let receivers = submit(&app, &asking, owner, deadline)?;
     match asking.asked.stream {
@@ -353,11 +355,12 @@ fn choice(asking: &Asking, index: usize, done: &Done) -> Value {
     shown
 }
 
-/// The stop sequence that has ended an answer.
-pub(crate) fn stop_reason(finish: &Finish) -> Option<&str> {
+/// The stop sequence, or the token of `stop_token_ids`, that has ended an answer.
+pub(crate) fn stop_reason(finish: &Finish) -> Value {
     match finish {
-        Finish::StopSequence(text) => Some(text),
-        _ => None,
+        Finish::StopSequence(text) => text.as_str().into(),
+        Finish::StopToken(token) => (*token).into(),
+        _ => Value::Null,
     }
 }
 

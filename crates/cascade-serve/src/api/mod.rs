@@ -11,9 +11,10 @@ mod tokens;
 mod usage;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -25,7 +26,7 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
 use serde_json::{Value, json};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{self, CorsLayer};
+use tower_http::cors::{self, AllowHeaders, CorsLayer};
 
 use crate::answer::Failure;
 use crate::body::Bodies;
@@ -58,7 +59,15 @@ pub(crate) struct App {
     log_text: bool,
     lost_log_lines: Arc<AtomicU64>,
     faults: Faults,
+    /// Whether fields that are not read are refused.
+    strict: bool,
+    /// Warnings that were logged.
+    said: Mutex<BTreeSet<String>>,
 }
+
+/// Warnings that are logged at most, and their bytes: names in them are the clients' own.
+const MOST_SAID: usize = 256;
+const LONGEST_SAID: usize = 1000;
 
 impl App {
     /// Reads a request.
@@ -73,7 +82,7 @@ impl App {
         let work = move |waiting: &Waiting| {
             let read = || {
                 app.faults.at(Stage::Reading);
-                let (fields, _held) = body.parse()?;
+                let (fields, _held) = body.parse(app.strict)?;
                 read(&app, fields, waiting)
             };
             let done = app.metrics.guarded(read);
@@ -98,6 +107,8 @@ impl App {
             log_text: options.log_text,
             lost_log_lines: Arc::clone(&options.lost_log_lines),
             faults: options.faults.clone(),
+            strict: options.strict,
+            said: Mutex::default(),
             served,
             scheduler,
             metrics,
@@ -133,15 +144,23 @@ type Read<T> = fn(&App, Fields, &Waiting) -> ApiResult<T>;
 
 /// All paths.
 pub(crate) fn router(app: Arc<App>, options: &ServeOptions) -> Router {
-    let mut router = Router::new()
-        .route("/v1/completions", answer(completions::read))
-        .route("/v1/chat/completions", answer(chat::read))
-        .route("/v1/models", get(models))
-        .route("/v1/models/{*name}", get(model))
-        .route("/tokenize", aside(tokens::tokens_of))
-        .route("/detokenize", aside(tokens::text_of))
-        .route("/health", get(health))
-        .route("/metrics", get(metrics));
+    let paths = [
+        ("/v1/completions", answer(completions::read)),
+        ("/v1/chat/completions", answer(chat::read)),
+        ("/v1/models", get(models)),
+        ("/tokenize", aside(tokens::tokens_of)),
+        ("/detokenize", aside(tokens::text_of)),
+        ("/health", get(health)),
+        ("/metrics", get(metrics)),
+    ];
+    let mut router = Router::new().route("/v1/models/{*name}", get(model));
+    for (path, method) in paths {
+        // Clients whose base address lacks `/v1` or has a slash at its end mean the same.
+        for alias in [Some(path), path.strip_prefix("/v1")].into_iter().flatten() {
+            router = router.route(alias, method.clone());
+            router = router.route(&format!("{alias}/"), method.clone());
+        }
+    }
     if options.page {
         router = page::added_to(router);
     }
@@ -164,11 +183,15 @@ fn panicked(app: &App) -> impl Fn(Box<dyn Any + Send>) -> Response<Body> + Clone
     }
 }
 
-/// What pages of other origins may do, if any may.
+/// What pages of other origins may do, if any may: send all headers that their clients have, also
+/// from a public page to a machine of a private network.
 fn cors(options: &ServeOptions) -> CorsLayer {
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]);
+        .allow_headers(AllowHeaders::mirror_request())
+        .allow_private_network(true)
+        .expose_headers([header::RETRY_AFTER])
+        .max_age(Duration::from_secs(3600));
     let origins = &options.cors_origins;
     if origins.iter().any(|origin| origin == "*") {
         return layer.allow_origin(cors::Any);
@@ -205,7 +228,9 @@ async fn model(
     name: Result<Path<String>, PathRejection>,
 ) -> ApiResult<Response<Body>> {
     let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()))?;
-    app.check_model(&name)?;
+    if name != app.name {
+        return Err(app.unknown_model(&name));
+    }
     let entry = app.served.entry(&app.name, app.max_context());
     Ok(json_response(StatusCode::OK, &entry))
 }
@@ -226,6 +251,8 @@ async fn health(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
+    // Who waits is counted anew: some may have left.
+    app.scheduler.load();
     app.metrics.caches(app.scheduler.cache_load());
     let lost = app.lost_log_lines.load(Ordering::Relaxed);
     app.metrics.counted(app.served.forward_panics(), lost);
@@ -248,19 +275,40 @@ async fn wrong_method() -> ApiError {
 }
 
 impl App {
-    /// Refuses a model that is not served.
-    fn check_model(&self, name: &str) -> ApiResult<()> {
-        if name == self.name {
-            Ok(())
-        } else {
-            Err(ApiError::refused(
-                StatusCode::NOT_FOUND,
-                format!(
-                    "there is no model {name:?} here; it is called {:?}",
-                    self.name
-                ),
-            )
-            .with_code("model_not_found"))
+    /// Reads the name of the model: that of the one that is served, or any other if the server is
+    /// not strict.
+    fn read_model(&self, fields: &mut Fields) -> ApiResult<()> {
+        let asked = fields.string("model")?;
+        let Some(asked) = asked.filter(|asked| *asked != self.name) else {
+            return Ok(());
+        };
+        if fields.is_strict() {
+            return Err(self.unknown_model(&asked));
+        }
+        let shown: String = asked.chars().take(80).collect();
+        let own = &self.name;
+        fields.warn(format!(
+            "there is no model {shown:?} here: {own:?} answers, the only one"
+        ));
+        Ok(())
+    }
+
+    fn unknown_model(&self, name: &str) -> ApiError {
+        let message = format!(
+            "there is no model {name:?} here; it is called {:?}",
+            self.name
+        );
+        ApiError::refused(StatusCode::NOT_FOUND, message).with_code("model_not_found")
+    }
+
+    /// Logs the warnings of requests, each once.
+    fn log_warnings(&self, warnings: &[String]) {
+        for warning in warnings {
+            let mut said = crate::lock(&self.said);
+            let fits = said.len() < MOST_SAID && warning.len() < LONGEST_SAID;
+            if fits && said.insert(warning.clone()) {
+                tracing::warn!(warning = ?warning, "said to a client; not logged again");
+            }
         }
     }
 }

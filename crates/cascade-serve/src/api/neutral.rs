@@ -1,14 +1,22 @@
-//! Fields of OpenAI's interface, and of other servers, that this server does not have: which values
-//! of them ask for nothing, and so may be given.
+//! Fields of OpenAI's interface, and of other servers, that this server does not have. Those that
+//! would change the answer may be given only with values that ask for nothing. The others are not
+//! read, and a warning names them.
 
 use serde_json::Value;
 
 use crate::error::ApiResult;
 use crate::fields::Fields;
 
-/// A field that may be given only with values that ask for nothing: its name, those values as the
-/// error lists them, and whether a value is one. Null always is.
-pub(crate) type Neutral = (&'static str, &'static str, fn(&Value) -> bool);
+/// A field with values that ask for nothing: its name, those values as the error lists them, and
+/// whether a value is one. Null always is.
+type Neutral = (&'static str, &'static str, fn(&Value) -> bool);
+
+/// The fields of an interface that are not those of both.
+#[derive(Clone, Copy)]
+pub(crate) struct Unread {
+    changing: &'static [Neutral],
+    hints: &'static [Neutral],
+}
 
 fn zero(value: &Value) -> bool {
     value.as_f64() == Some(0.0)
@@ -35,79 +43,124 @@ fn empty(value: &Value) -> bool {
     }
 }
 
+fn none(value: &Value) -> bool {
+    value == "none"
+}
+
 fn text(value: &Value) -> bool {
     value.is_string()
 }
 
-/// What both interfaces have.
-const COMMON: [Neutral; 23] = [
+fn default_tier(value: &Value) -> bool {
+    value == "auto" || value == "default"
+}
+
+fn not_forced(value: &Value) -> bool {
+    value == "none" || value == "auto"
+}
+
+/// What both interfaces have that would change the answer.
+const CHANGING: &[Neutral] = &[
     ("length_penalty", "1", one),
     ("num_beams", "1", one),
-    ("min_tokens", "0", zero),
     ("logit_bias", "{}", empty),
-    ("ignore_eos", "false", no),
     ("use_beam_search", "false", no),
     ("skip_special_tokens", "true", yes),
     ("include_stop_str_in_output", "false", no),
-    ("stop_token_ids", "[]", empty),
-    // They change no answer: they tell the operator who asks.
+    // Of llama.cpp's server.
+    ("typical_p", "1", one),
+    ("mirostat", "0", zero),
+    ("dynatemp_range", "0", zero),
+    ("xtc_probability", "0", zero),
+    ("dry_multiplier", "0", zero),
+    ("grammar", "an empty text", empty),
+    ("json_schema", "{}", empty),
+    // Of vLLM's server and others like it.
+    ("guided_json", "{}", empty),
+    ("guided_regex", "an empty text", empty),
+    ("guided_choice", "[]", empty),
+    ("guided_grammar", "an empty text", empty),
+    ("structured_outputs", "{}", empty),
+    ("bad_words", "[]", empty),
+    ("allowed_token_ids", "[]", empty),
+    ("truncate_prompt_tokens", "null", |_| false),
+    ("max_new_tokens", "`max_tokens` in its place", |_| false),
+    ("no_repeat_ngram_size", "0", zero),
+];
+
+/// What both interfaces have that changes nothing of the answer: who asks and why, where and how
+/// fast it is computed, what else the response has.
+const HINTS: &[Neutral] = &[
     ("user", "any text", text),
     ("safety_identifier", "any text", text),
     ("prompt_cache_key", "any text", text),
     ("metadata", "any object", Value::is_object),
     ("store", "false", no),
-    ("service_tier", "\"auto\" or \"default\"", |value| {
-        value == "auto" || value == "default"
-    }),
-    // Of llama.cpp's server. Prompts are cached where nobody else sees it; texts are the same.
+    ("service_tier", "\"auto\" or \"default\"", default_tier),
     ("cache_prompt", "true or false", Value::is_boolean),
-    ("repeat_penalty", "1", one),
-    ("repeat_last_n", "any number", Value::is_number),
-    ("typical_p", "1", one),
-    ("mirostat", "0", zero),
-    ("dynatemp_range", "0", zero),
-    // Of vLLM's server.
     ("spaces_between_special_tokens", "true", yes),
     ("priority", "0", zero),
 ];
 
-/// Fields of `/v1/completions` that may be given with these values alone.
-pub(crate) const COMPLETION: [Neutral; 3] = [
-    ("suffix", "an empty text", empty),
-    ("best_of", "1", one),
-    ("add_special_tokens", "true", yes),
-];
+/// The fields of `/v1/completions`.
+pub(crate) const COMPLETION: Unread = Unread {
+    changing: &[
+        ("suffix", "an empty text", empty),
+        ("best_of", "1", one),
+        ("add_special_tokens", "true", yes),
+        ("response_format", "{\"type\": \"text\"}", plain_text),
+    ],
+    hints: &[],
+};
 
-/// Fields of `/v1/chat/completions` that may be given with these values alone.
-pub(crate) const CHAT: [Neutral; 10] = [
-    ("tools", "[]", empty),
-    ("tool_choice", "\"none\" or \"auto\"", |value| {
-        value == "none" || value == "auto"
-    }),
-    ("parallel_tool_calls", "true or false", Value::is_boolean),
-    ("functions", "[]", empty),
-    ("function_call", "\"none\" or \"auto\"", |value| {
-        value == "none" || value == "auto"
-    }),
-    ("response_format", "{\"type\": \"text\"}", |value| {
-        value.as_object().is_some_and(|object| object.len() == 1) && value["type"] == "text"
-    }),
-    ("modalities", "[\"text\"]", |value| {
-        *value == Value::from(vec!["text"])
-    }),
-    ("reasoning_effort", "\"none\"", |value| value == "none"),
-    ("verbosity", "\"medium\"", |value| value == "medium"),
-    ("echo", "false", no),
-];
+/// The fields of `/v1/chat/completions`.
+pub(crate) const CHAT: Unread = Unread {
+    changing: &[
+        ("tools", "[]", empty),
+        ("tool_choice", "\"none\" or \"auto\"", not_forced),
+        ("functions", "[]", empty),
+        ("function_call", "\"none\" or \"auto\"", not_forced),
+        ("response_format", "{\"type\": \"text\"}", plain_text),
+        ("modalities", "[\"text\"]", |value| {
+            *value == Value::from(vec!["text"])
+        }),
+        ("web_search_options", "{}", empty),
+        ("chat_template", "null", |_| false),
+        ("documents", "[]", empty),
+        ("echo", "false", no),
+    ],
+    hints: &[
+        ("parallel_tool_calls", "true or false", Value::is_boolean),
+        ("reasoning_effort", "\"none\"", none),
+        ("verbosity", "\"medium\"", |value| value == "medium"),
+    ],
+};
 
-/// Takes the fields of an interface of its `own` and those of both, and refuses those that ask for
-/// something.
-pub(crate) fn take_neutral(fields: &mut Fields, own: &[Neutral]) -> ApiResult<()> {
-    for (name, values, is_neutral) in own.iter().chain(&COMMON) {
-        if fields.take(name).is_some_and(|value| !is_neutral(&value)) {
+/// Text without a format, in the words of OpenAI's clients.
+fn plain_text(value: &Value) -> bool {
+    value["type"] == "text"
+}
+
+/// Takes the fields of an interface of its `own` and those of both: refuses those that would change
+/// the answer, and warns of the others that ask for something. A strict server refuses these too.
+pub(crate) fn take_neutral(fields: &mut Fields, own: Unread) -> ApiResult<()> {
+    let changing = own
+        .changing
+        .iter()
+        .chain(CHANGING)
+        .map(|field| (field, true));
+    let hints = own.hints.iter().chain(HINTS).map(|field| (field, false));
+    let strict = fields.is_strict();
+    for ((name, values, is_neutral), changes) in changing.chain(hints) {
+        let asks = |value: Value| !is_neutral(&value) && (strict || !none(&value));
+        if !fields.take(name).is_some_and(asks) {
+            continue;
+        }
+        if changes || strict {
             let problem = format!("this server does not have it; leave it out, or give {values}");
             return Err(fields.wrong(name, problem));
         }
+        fields.ignore(name);
     }
     Ok(())
 }
@@ -120,8 +173,9 @@ mod tests {
     fn tables_name_fields_once_and_the_documentation_lists_them() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
         let text = std::fs::read_to_string(path).unwrap();
-        for own in [&COMPLETION[..], &CHAT] {
-            let names: Vec<_> = own.iter().chain(&COMMON).map(|field| field.0).collect();
+        for own in [COMPLETION, CHAT] {
+            let tables = [own.changing, own.hints, CHANGING, HINTS];
+            let names: Vec<_> = tables.concat().iter().map(|field| field.0).collect();
             for (at, name) in names.iter().enumerate() {
                 assert!(!names[..at].contains(name), "{name} stands twice");
                 assert!(text.contains(&format!("`{name}`")), "docs/serve.md: {name}");

@@ -1,8 +1,8 @@
 //! What both kinds of requests have in common.
 
 use cascade_config::SamplingSettings;
-use cascade_core::{InvalidSampling, StatedSampling};
-use cascade_engine::{Options, StopSequences};
+use cascade_core::{InvalidSampling, StatedSampling, TokenId};
+use cascade_engine::{Ends, Options, StopSequences};
 use serde_json::Value;
 
 use super::App;
@@ -35,18 +35,19 @@ pub(crate) struct Asked {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamOptions {
     pub(crate) include_usage: bool,
+    /// Whether each chunk has the number of tokens so far.
+    pub(crate) continuous_usage: bool,
     /// Our own: each step's pieces by their models, and the draft that was verified.
     pub(crate) include_drafts: bool,
 }
 
 impl Asked {
-    /// Reads everything but the prompt, the length and the log probabilities.
+    /// Reads everything but the prompt and the log probabilities.
     pub(crate) fn read(app: &App, fields: &mut Fields, chat: bool) -> ApiResult<Self> {
-        if let Some(model) = fields.string("model")? {
-            app.check_model(&model)?;
-        }
+        app.read_model(fields)?;
         let config = &app.served.config;
-        let speculation = Speculation::read(fields, config, chat)?;
+        let nodes = app.served.nodes_with_k;
+        let speculation = Speculation::read(fields, (config, nodes), chat)?;
         let stream = read_stream(fields)?;
         let sampling = read_sampling(fields, config.generation.sampling)?;
         let options = config
@@ -57,7 +58,7 @@ impl Asked {
             .with_speculation(speculation.enabled)
             .with_drafts_reported(stream.is_some_and(|stream| stream.include_drafts));
         let mut asked = Self {
-            max_tokens: None,
+            max_tokens: read_length(fields, chat)?,
             choices: fields.count("n", 1, MOST_CHOICES)?.unwrap_or(1),
             stream,
             speculation,
@@ -67,6 +68,7 @@ impl Asked {
         if let Some(stop) = fields.take("stop") {
             asked.options.stop = read_stop(fields, stop)?;
         }
+        asked.options.ends = read_ends(app, fields)?;
         asked.options.seed = match fields.seed("seed")? {
             Some(Some(seed)) => seed,
             // Samples are to differ; answers say which seed they had.
@@ -94,25 +96,69 @@ fn read_stream(fields: &mut Fields) -> ApiResult<Option<StreamOptions>> {
     let stream = fields.boolean("stream")?.unwrap_or(false);
     let mut options = StreamOptions::default();
     if let Some(mut own) = fields.object("stream_options")? {
-        if !stream {
+        if !stream && fields.is_strict() {
             return Err(fields.wrong(
                 "stream_options",
                 "it is for streams; also give `stream`: true",
             ));
         }
         options.include_usage = own.boolean("include_usage")?.unwrap_or(false);
+        options.continuous_usage = own.boolean("continuous_usage_stats")?.unwrap_or(false);
         options.include_drafts = own.boolean("include_drafts")?.unwrap_or(false);
-        own.finish()?;
+        // Padding against those who measure the lengths of encrypted chunks: here are no others.
+        if own.boolean("include_obfuscation")? == Some(true) {
+            own.ignore("include_obfuscation");
+        }
+        fields.finish_object(own)?;
     }
     Ok(stream.then_some(options))
 }
 
+/// `max_completion_tokens`, or `max_tokens` as it was called, or `n_predict` as llama.cpp has it.
+/// An answer of no tokens is a prompt that is scored; a conversation has none, and means a length
+/// that is not set.
+fn read_length(fields: &mut Fields, chat: bool) -> ApiResult<Option<usize>> {
+    let least = usize::from(chat && fields.is_strict());
+    let mut length: Option<(&str, usize)> = None;
+    for name in ["max_completion_tokens", "max_tokens", "n_predict"] {
+        let own = fields.length(name, least)?.filter(|&own| own > 0 || !chat);
+        if let (Some((first, length)), Some(own)) = (length, own)
+            && own != length
+        {
+            let problem = format!("it is {own}, and `{first}` is {length}; give one of them");
+            return Err(fields.wrong(name, problem));
+        }
+        length = length.or(own.map(|own| (name, own)));
+    }
+    Ok(length.map(|(_, length)| length))
+}
+
+/// Which tokens end the answer.
+fn read_ends(app: &App, fields: &mut Fields) -> ApiResult<Ends> {
+    let tokens = fields.counts("stop_token_ids", 0, u32::MAX as usize)?;
+    let tokens: Vec<TokenId> = tokens
+        .into_iter()
+        .flatten()
+        .map(|id| id as TokenId)
+        .collect();
+    let checked = app.served.check_tokens(&tokens);
+    checked.map_err(|problem| fields.wrong("stop_token_ids", problem))?;
+    let ends = Ends::at(tokens)
+        .with_eos(!fields.boolean("ignore_eos")?.unwrap_or(false))
+        .after(fields.count("min_tokens", 0, usize::MAX)?.unwrap_or(0));
+    Ok(ends)
+}
+
 fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<SamplingSettings> {
     let single = |value: Option<f64>| value.map(|value| value as f32);
-    let temperature = single(fields.number("temperature")?);
-    let top_p = single(fields.number("top_p")?);
+    let mut temperature = single(fields.number("temperature")?);
+    let mut top_p = single(fields.number("top_p")?);
+    if top_p == Some(0.0) && !fields.is_strict() {
+        // Of the most probable tokens only the first is left, as at temperature 0.
+        (temperature, top_p) = (Some(0.0), None);
+    }
     let min_p = single(fields.number("min_p")?);
-    let repetition_penalty = single(fields.number("repetition_penalty")?);
+    let repetition_penalty = single(read_repetition(fields)?);
     let presence_penalty = single(fields.number("presence_penalty")?);
     let frequency_penalty = single(fields.number("frequency_penalty")?);
     let mut default = default.stated();
@@ -141,6 +187,28 @@ fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<Sa
     };
     let sampling = SamplingSettings::try_from(own.or(default));
     sampling.map_err(|error| fields.wrong(field_of(&error), error.to_string()))
+}
+
+/// `repetition_penalty`, or `repeat_penalty` as llama.cpp has it.
+fn read_repetition(fields: &mut Fields) -> ApiResult<Option<f64>> {
+    let own = fields.number("repetition_penalty")?;
+    let other = fields.number("repeat_penalty")?;
+    let tokens = fields.number("repeat_last_n")?;
+    match (own, other) {
+        (Some(own), Some(other)) if own != other => Err(fields.wrong(
+            "repeat_penalty",
+            format!("it is {other}, and `repetition_penalty` is {own}; give one of them"),
+        )),
+        (own, other) => {
+            let penalty = own.or(other);
+            if tokens.is_some_and(|tokens| tokens >= 0.0) && penalty.unwrap_or(1.0) != 1.0 {
+                fields.warn(
+                    "`repeat_last_n` changed nothing: the penalty is for tokens of the whole text",
+                );
+            }
+            Ok(penalty)
+        }
+    }
 }
 
 /// The field that is at fault.

@@ -51,6 +51,7 @@ struct Choice {
     /// The offset of the next token, for log probabilities.
     offset: Offset,
     steps: usize,
+    tokens: usize,
 }
 
 /// A response whose body follows the answers.
@@ -179,6 +180,7 @@ impl Chunks {
         let logprobs = self.logprobs(index, report);
         self.choices[index].sent += text.len();
         self.choices[index].steps += 1;
+        self.choices[index].tokens += report.tokens.len();
         let drafts = self
             .options
             .include_drafts
@@ -249,7 +251,7 @@ impl Chunks {
             .to_owned();
         let finish = &done.output.finish;
         let mut choice = self.choice(index, &rest, Value::Null, finish_reason(finish).into());
-        choice["stop_reason"] = stop_reason(finish).into();
+        choice["stop_reason"] = stop_reason(finish);
         self.send_choice(choice, None);
     }
 
@@ -289,7 +291,10 @@ impl Chunks {
         let mut chunk = self.asking.head(object, !self.begun);
         self.begun = true;
         chunk["choices"] = choices;
-        if self.options.include_usage {
+        if self.options.continuous_usage {
+            let tokens = self.choices.iter().map(|choice| choice.tokens).sum();
+            chunk["usage"] = self.usage.so_far(tokens);
+        } else if self.options.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk

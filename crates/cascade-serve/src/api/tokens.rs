@@ -11,17 +11,16 @@ use crate::reading::Waiting;
 
 /// The tokens of `prompt`, or of `messages` in the chat template.
 pub(super) fn tokens_of(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Value> {
-    if let Some(model) = fields.string("model")? {
-        app.check_model(&model)?;
-    }
+    app.read_model(&mut fields)?;
     let special = fields.boolean("add_special_tokens")?;
     let strings = fields.boolean("return_token_strs")?.unwrap_or(false);
     let tokens = read_tokens(app, &mut fields, special, waiting)?;
-    fields.finish()?;
+    let warnings = fields.finish()?;
     let written = strings.then(|| {
         let written = tokens.iter().map(|&token| app.texts.of(token).text);
         written.collect::<Vec<_>>()
     });
+    app.log_warnings(&warnings);
     Ok(json!({
         "count": tokens.len(),
         "max_model_len": app.max_context(),
@@ -43,7 +42,7 @@ fn read_tokens(
             app.served.encode(&text, special, room, waiting)
         }
         (None, Some(messages)) if special.is_none() => {
-            let messages = read_messages(messages)?;
+            let messages = read_messages(messages, fields.is_strict())?;
             let variables = read_variables(fields)?;
             let asked = app
                 .served
@@ -61,12 +60,10 @@ fn read_tokens(
 
 /// The text of `tokens`.
 pub(super) fn text_of(app: &App, mut fields: Fields, _: &Waiting) -> ApiResult<Value> {
-    if let Some(model) = fields.string("model")? {
-        app.check_model(&model)?;
-    }
+    app.read_model(&mut fields)?;
     let wrong = |problem: String| ApiError::field("tokens", problem);
     let tokens = fields.required("tokens")?;
-    fields.finish()?;
+    app.log_warnings(&fields.finish()?);
     let tokens = tokens
         .as_array()
         .and_then(|list| completions::tokens(list))

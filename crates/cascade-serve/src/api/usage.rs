@@ -2,7 +2,7 @@
 
 use cascade_engine::GenerationOutput;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::answer::Done;
 
@@ -78,6 +78,15 @@ impl Usage {
         figures.compute_seconds += output.wall.as_secs_f64();
         figures.add_drafts(output);
         figures.add_levels(output);
+    }
+
+    /// The usage of a stream of which there are some tokens so far.
+    pub(crate) fn so_far(&self, completion_tokens: usize) -> Value {
+        json!({
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": self.prompt_tokens + completion_tokens,
+        })
     }
 
     pub(crate) fn to_json(&self) -> Value {

@@ -49,7 +49,7 @@ impl Forwards {
     /// What gathers the calls of all answers, and counts the forwards that it computes.
     pub(crate) fn batcher(&self) -> Batcher {
         let forwards = self.clone();
-        Batcher::with_observer(move |model, forward| forwards.observe(model, forward))
+        Batcher::of_streams(move |model, forward| forwards.observe(model, forward))
     }
 
     /// Counts from now on, with the forwards of `target` apart from those of drafters.

@@ -186,6 +186,27 @@ fn a_full_queue_says_when_to_come_back() {
     still_answers(&server);
 }
 
+/// Their answers are not computed.
+#[test]
+fn requests_in_the_queue_whose_clients_are_gone_are_not_counted() {
+    let server = Running::start_with(|options| options.limits.sessions = 1);
+    let _running = server.raw(&long(true));
+    let mut waiting = server.connect();
+    waiting.write_all(long(true).as_bytes()).unwrap();
+    while server.get("/health").json()["waiting"] != 1 {
+        std::thread::yield_now();
+    }
+    drop(waiting);
+    let health = loop {
+        let health = server.get("/health").json();
+        if health["waiting"] == 0 {
+            break health;
+        }
+    };
+    assert_eq!(health["running"], 1, "before its turn");
+    assert_eq!(server.metric("vllm:num_requests_waiting"), 0.0);
+}
+
 #[test]
 fn answers_that_take_too_long_end() {
     let server =
@@ -210,6 +231,44 @@ fn a_stop_lets_answers_end() {
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();
     assert!(text.contains("data: [DONE]"), "{text}");
+    server.thread.take().unwrap().join().unwrap();
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+/// Up to the end of the last answer, others learn that the server is being stopped.
+#[test]
+fn a_server_that_is_being_stopped_says_so() {
+    let mut server = Running::start_with(|options| options.limits.unread = 64 << 20);
+    let body = json!({
+        "messages": user(QUESTION), "n": 2, "max_tokens": 600, "stream": true, "logprobs": true,
+        "top_logprobs": 20, "temperature": 5, "seed": 1, "ignore_eos": true,
+        "speculation": {"enabled": false},
+    });
+    // Megabytes, more than the system holds for a reader who does not read.
+    let (status, mut reader) = server.raw(&wire("/v1/chat/completions", &body.to_string()));
+    assert_eq!(status, 200);
+    assert_eq!(server.get("/health").status, 200);
+    server.stopper.stop();
+    // A connection that is opened at that very time may be closed with the others.
+    let health = || {
+        let mut connection = std::net::TcpStream::connect(server.address).ok()?;
+        let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        connection.write_all(request).ok()?;
+        let mut text = String::new();
+        connection.read_to_string(&mut text).ok()?;
+        Some(text).filter(|text| text.starts_with("HTTP/1.1 503"))
+    };
+    let said = (0..2000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(2));
+        health()
+    });
+    assert!(said.is_some_and(|said| said.contains("stopping")));
+    let asked = json!({"prompt": "2 + 3", "max_tokens": 2});
+    let message = server.post("/v1/completions", &asked).error(503);
+    assert!(message.contains("being stopped"), "{message}");
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert!(text.contains("data: [DONE]"), "the answer is complete");
     server.thread.take().unwrap().join().unwrap();
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 use crate::common::{QUESTION, Running, config_with_k, user, with};
 
 #[test]
-fn every_wrong_field_is_named() {
-    let server = Running::start();
+fn every_wrong_field_is_named_by_a_strict_server() {
+    let server = Running::start_with(|options| options.strict = true);
     let completion = json!({"prompt": "2 + 3", "max_tokens": 2});
     let chat = json!({"messages": user("2 + 3"), "max_tokens": 2});
     let completions = [
@@ -34,9 +34,17 @@ fn every_wrong_field_is_named() {
         (json!({"frequency_penalty": "0"}), "frequency_penalty"),
         (json!({"repetition_penalty": 0}), "repetition_penalty"),
         (json!({"user": 1}), "user"),
-        (json!({"repeat_penalty": 1.1}), "repeat_penalty"),
+        (json!({"repeat_penalty": 0}), "repetition_penalty"),
+        (
+            json!({"repeat_penalty": 1.1, "repetition_penalty": 1.2}),
+            "repeat_penalty",
+        ),
         (json!({"logit_bias": {"1": 2}}), "logit_bias"),
-        (json!({"stop_token_ids": [2]}), "stop_token_ids"),
+        (json!({"stop_token_ids": [4_000_000]}), "stop_token_ids"),
+        (json!({"stop_token_ids": [-1]}), "stop_token_ids"),
+        (json!({"min_tokens": -1}), "min_tokens"),
+        (json!({"ignore_eos": 1}), "ignore_eos"),
+        (json!({"max_tokens": -1}), "max_tokens"),
         (json!({"best_of": 2}), "best_of"),
         (json!({"stream_options": {}}), "stream_options"),
         (
@@ -91,10 +99,6 @@ fn every_wrong_field_is_named() {
         (json!({"tools": [{"type": "function"}]}), "tools"),
         (
             json!({"response_format": {"type": "json_object"}}),
-            "response_format",
-        ),
-        (
-            json!({"response_format": {"type": "text", "x": 1}}),
             "response_format",
         ),
         (json!({"top_logprobs": 2}), "top_logprobs"),
@@ -162,7 +166,13 @@ fn every_wrong_field_is_named() {
 
 #[test]
 fn what_asks_for_nothing_may_be_given() {
-    let server = Running::start();
+    for strict in [true, false] {
+        let server = Running::start_with(|options| options.strict = strict);
+        nothing_is_asked(&server);
+    }
+}
+
+fn nothing_is_asked(server: &Running) {
     let body = json!({
         "messages": user("2 + 3"), "max_tokens": 2, "presence_penalty": 0, "frequency_penalty": 0.0,
         "logit_bias": {}, "tools": [], "tool_choice": "none", "response_format": {"type": "text"},
@@ -172,9 +182,9 @@ fn what_asks_for_nothing_may_be_given() {
         "prompt_cache_key": "key", "chat_template_kwargs": {}, "add_generation_prompt": true,
         "continue_final_message": false, "service_tier": "auto",
     });
-    server.chat(&body);
+    assert_eq!(server.chat(&body).get("warnings"), None);
     let body = json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": [], "logit_bias": null, "metadata": {}, "guided_json": null});
-    server.complete(&body);
+    assert_eq!(server.complete(&body).get("warnings"), None);
 }
 
 /// What the page shows where nothing is filled in.

@@ -39,28 +39,39 @@ fn keys_names_and_origins() {
     assert_eq!(server.raw(&form).0, 415);
 }
 
+/// What a client in a page asks before it asks, and how it may.
 #[test]
 fn other_origins_ask_only_if_they_may() {
-    let preflight = "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n\
-                     Access-Control-Request-Method: POST\r\n\r\n";
-    let head = |server: &Running| {
+    let wanted = "authorization,content-type,x-stainless-os,x-stainless-retry-count";
+    let head = |server: &Running, origin: &str| {
         use std::io::Read;
-        let (status, mut reader) =
-            server.raw(&preflight.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        let (status, mut reader) = server.raw(&format!(
+            "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: close\r\n\
+             Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: {wanted}\r\n\
+             Access-Control-Request-Private-Network: true\r\n\r\n"
+        ));
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
-        (
-            status,
-            text.to_ascii_lowercase()
-                .contains("access-control-allow-origin: https://app.example"),
-        )
+        (status, text.to_ascii_lowercase())
     };
+    let (own, other) = ("https://app.example", "https://evil.example");
     let closed = Running::start();
-    assert!(!head(&closed).1);
-    let open = Running::start_with(|options| {
-        options.cors_origins = vec!["https://app.example".to_owned()]
-    });
-    assert_eq!(head(&open), (200, true));
+    assert!(!head(&closed, own).1.contains("allow-origin"));
+    for origins in [own, "*"] {
+        let open = Running::start_with(|options| options.cors_origins = vec![origins.to_owned()]);
+        let (status, text) = head(&open, own);
+        assert_eq!(status, 200);
+        for line in [
+            &format!("access-control-allow-origin: {origins}"),
+            &format!("access-control-allow-headers: {wanted}"),
+            "access-control-max-age: 3600",
+            "access-control-allow-private-network: true",
+        ] {
+            assert!(text.contains(line), "{origins}: {line} in {text}");
+        }
+        let allowed = head(&open, other).1.contains("allow-origin");
+        assert_eq!(allowed, origins == "*");
+    }
 }
 
 #[test]

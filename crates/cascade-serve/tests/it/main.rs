@@ -8,6 +8,7 @@ mod common;
 mod faults;
 mod fields;
 mod guards;
+mod lenient;
 mod load;
 mod panics;
 mod requests;

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Runs load tools and harnesses, as their packages have them, against the demo server.
+
+    scripts/serve-tools.py target/release/cascade [TOOL ...]      # llm, lm-eval and aiperf by default
+
+guidellm runs if it is named. Packages are installed into target/tools-venv, with pip, if they are not there.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import venv
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+REQUIREMENTS = ROOT / "scripts" / "requirements-tools.txt"
+GUIDELLM = "guidellm==0.8.1"
+HOME = ROOT / "target" / "tools-venv"
+MODEL = "demo-llama-target"
+TOKENIZER = ROOT / "crates" / "cascade-demo" / "models" / MODEL
+QUESTION = "Tom has 3 apples and buys 5 more. How many apples has Tom?"
+ITEMS = [
+    {"question": QUESTION, "choices": [" 3 + 5 = 8", " 3 - 5 = 2"], "answer": 0},
+    {"question": "Ann reads 4 pages a day. How many pages does she read in 3 days?",
+     "choices": [" 4 - 3 = 1", " 4 * 3 = 12"], "answer": 1},
+]
+# What the tools would have of the hub is here.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def installed(packages):
+    """Installs what has not been installed by this call before."""
+    mark = HOME / "installed" / "_".join(packages).replace("/", "-")[-80:]
+    wanted = " ".join(packages) + REQUIREMENTS.read_text()
+    if mark.exists() and mark.read_text() == wanted:
+        return
+    if not HOME.exists():
+        venv.create(HOME, with_pip=True)
+    pip = [HOME / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *packages], check=True)
+    mark.parent.mkdir(exist_ok=True)
+    mark.write_text(wanted)
+
+
+def run(folder, tool, *arguments, **variables):
+    """The output of a tool, of which nothing is shown unless it fails."""
+    environment = {**os.environ, **OFFLINE, "HF_HOME": str(folder / "hub"), **variables}
+    command = [str(HOME / "bin" / tool), *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, check=False, timeout=600)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def expect(name, found, expected):
+    assert found == expected, f"{name}: {found!r}\nexpected: {expected!r}"
+    print(f"ok  {name}", flush=True)
+
+
+def ask(address, **fields):
+    body = json.dumps({"messages": [{"role": "user", "content": QUESTION}], **fields}).encode()
+    asked = urllib.request.Request(f"{address}/v1/chat/completions", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked) as response:
+        return json.load(response)["choices"][0]["message"]["content"]
+
+
+def llm(folder, address):
+    models = [{"model_id": "demo", "model_name": MODEL, "api_base": f"{address}/v1"}]
+    # JSON is YAML.
+    (folder / "extra-openai-models.yaml").write_text(json.dumps(models))
+    for more in ([], ["--no-stream"]):
+        said = run(folder, "llm", "-m", "demo", "--no-log", *more, "-o", "max_tokens", 20, "-o", "temperature", 0,
+                   QUESTION, LLM_USER_PATH=str(folder))
+        expect(f"llm {' '.join(more)}", said.strip(), ask(address, max_tokens=20, temperature=0).strip())
+
+
+def lm_eval(folder, address):
+    (folder / "items.jsonl").write_text("\n".join(map(json.dumps, ITEMS)))
+    base = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(folder / "items.jsonl")}},
+            "test_split": "test"}
+    choices = {"task": "choices", "output_type": "multiple_choice", "doc_to_text": "Question: {{question}} Answer:",
+               "doc_to_choice": "choices", "doc_to_target": "answer", "target_delimiter": "",
+               "metric_list": [{"metric": "acc"}]}
+    written = {"task": "written", "output_type": "generate_until", "doc_to_text": "question",
+               "doc_to_target": "{{choices[answer]}}", "metric_list": [{"metric": "exact_match"}],
+               "generation_kwargs": {"until": ["\n"], "max_gen_toks": 16}}
+    for task in (choices, written):
+        (folder / f"{task['task']}.yaml").write_text(json.dumps({**base, **task}))
+    for task, model, path, more in (("choices", "local-completions", "completions", []),
+                                    ("written", "local-chat-completions", "chat/completions",
+                                     ["--apply_chat_template"])):
+        settings = f"base_url={address}/v1/{path},model={MODEL},tokenizer={TOKENIZER},num_concurrent=2"
+        if task == "choices":
+            settings += ",tokenized_requests=True"
+        out = folder / task
+        run(folder, "lm_eval", "run", "--model", model, "--model_args", settings, "--tasks", task, "--include_path",
+            folder, "--output_path", out, "--log_samples", *more)
+        [result] = out.rglob("results_*.json")
+        [samples] = out.rglob("samples_*.jsonl")
+        expect(f"lm-eval, {task}: items", len(samples.read_text().splitlines()), len(ITEMS))
+        found = json.loads(result.read_text())["results"][task]
+        if task == "choices":
+            expect("lm-eval, choices: accuracy", found["acc,none"], 1.0)
+
+
+def aiperf(folder, address):
+    run(folder, "aiperf", "profile", "--model", MODEL, "--url", address, "--endpoint-type", "chat", "--streaming",
+        "--request-count", 4, "--concurrency", 2, "--synthetic-input-tokens-mean", 20, "--output-tokens-mean", 8,
+        "--extra-inputs", "ignore_eos:true", "--extra-inputs", "min_tokens:8", "--use-server-token-count",
+        "--per-chunk-usage", "--tokenizer", TOKENIZER, "--artifact-dir", folder / "aiperf", "--ui", "none")
+    lines = (folder / "aiperf" / "profile_export.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    expect("aiperf: errors", [record["error"] for record in records if record.get("error")], [])
+    lengths = [record["metrics"]["output_sequence_length"]["value"] for record in records]
+    expect("aiperf: tokens", lengths, [8] * 4)
+
+
+def guidellm(folder, address):
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        report = folder / f"guidellm{path.replace('/', '-')}.json"
+        run(folder, "guidellm", "run", "--backend", f"kind=openai_http,target={address},request_format={path}",
+            "--profile", "kind=synchronous", "--constraint", "kind=max_requests,count=3", "--tokenizer",
+            f"kind=huggingface_auto,model={TOKENIZER}", "--data",
+            "kind=synthetic_text,prompt_tokens=16,output_tokens=8", "--output", f"kind=json,path={report}",
+            "--disable-console")
+        [benchmark] = json.loads(report.read_text())["benchmarks"]
+        requests = benchmark["requests"]
+        expect(f"guidellm, {path}: errors", requests["errored"], [])
+        expect(f"guidellm, {path}: tokens", [one["output_tokens"] for one in requests["successful"]], [8] * 3)
+
+
+TOOLS = {"llm": llm, "lm-eval": lm_eval, "aiperf": aiperf, "guidellm": guidellm}
+
+
+def main(program, *tools):
+    installed(["-r", str(REQUIREMENTS)])
+    if "guidellm" in tools:
+        installed([GUIDELLM])
+    serve = [pathlib.Path(program).resolve(), "serve", "--port", "0", "--log-level", "warn"]
+    server = subprocess.Popen(serve, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        address = server.stdout.readline().split()[-1]
+        for tool in tools or ("llm", "lm-eval", "aiperf"):
+            with tempfile.TemporaryDirectory() as folder:
+                TOOLS[tool](pathlib.Path(folder), address)
+    finally:
+        server.terminate()
+        code = server.wait(timeout=60)
+    expect("a stop by SIGTERM", code, 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
