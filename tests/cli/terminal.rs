@@ -31,6 +31,44 @@ fn on_terminal(args: &[&str], variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Lines that are sent before the program asks for them are read one by one, and none is lost.
+#[test]
+fn keys_sent_ahead_are_kept() {
+    let program = program_of(&["chat"]);
+    let chat = format!(
+        "exec '{}' chat -m embedded:demo-llama-small",
+        program.display()
+    );
+    let mut child = Command::new("script")
+        .args(words(
+            "--quiet --echo never --command {} /dev/null",
+            &[&chat],
+        ))
+        .env("SHELL", "/bin/sh")
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let keys = b"/help\r/reset\r/system Be brief.\r/system\r/exit\r";
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, keys).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let parts = [
+        "/regen",
+        "(a new conversation)",
+        "message is set)",
+        "no system message now)",
+    ];
+    let places = parts.map(|part| {
+        text.find(part)
+            .unwrap_or_else(|| panic!("no {part}: {text}"))
+    });
+    assert!(places.is_sorted(), "{text}");
+}
+
 /// What the program prints into two pipes, standard output and error.
 fn piped(args: &[&str]) -> String {
     let output = cascade(args);

@@ -178,6 +178,9 @@ impl Totals {
     }
 
     fn speed(&self) -> String {
+        if self.tokens == 0 {
+            return "0 tokens".to_owned();
+        }
         let (tokens, drafted) = (self.tokens as f64, self.drafted as f64);
         let speed = format!(
             "{} tokens, {:.2} per forward, {}",
