@@ -48,13 +48,13 @@ const fn is_once(number: &u32) -> bool {
     *number == once()
 }
 
-/// Operating system and processor of this machine.
+/// Operating system and CPU of this machine.
 pub fn machine() -> String {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     format!("{os} {arch}, {}", cpu_model())
 }
 
-/// The processor's model, the instruction sets that it has, and the one that is used.
+/// The model of the CPU, the instruction sets that it has, and the one that is used.
 pub fn cpu_model() -> String {
     let features = cascade_models::cpu_features();
     let model = std::fs::read_to_string("/proc/cpuinfo")

@@ -1,6 +1,6 @@
 //! T(R) of a model on this machine: measured when it is first loaded, and kept in the user's cache.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,23 +51,12 @@ pub(crate) fn forward_times(
         CostClock::Wall
     };
     let file = forward_times_folder().map(|folder| folder.join(file_name(&of, clock)));
-    let known = file.as_ref().and_then(|file| CostFile::open(file).ok());
-    let is_same = |known: &CostFile| {
-        let own = (&known.of, known.clock) == (&of, clock);
-        own && known.program == PROGRAM && known.machine == machine()
-    };
-    let known = known.filter(is_same);
+    let known = file.as_ref().and_then(|file| kept(file, &of, clock));
     if let Some(known) = known.as_ref().filter(|it| it.measurements >= MEASURED) {
         return known.forward_times();
     }
-    let new = CostFile::new(
-        PROGRAM.to_owned(),
-        machine(),
-        of,
-        clock,
-        None,
-        measure(model, clock)?,
-    );
+    let forwards = measure(model, clock)?;
+    let new = CostFile::new(PROGRAM.to_owned(), machine(), of, clock, None, forwards);
     let times = match known {
         None => new,
         Some(known) => known.and(new),
@@ -78,6 +67,14 @@ pub(crate) fn forward_times(
         let _unkept = folder.and_then(Result::ok).map(|()| times.save(&file));
     }
     times.forward_times()
+}
+
+/// The times that a file has, if they are of this very thing.
+fn kept(file: &Path, of: &Measured, clock: CostClock) -> Option<CostFile> {
+    let known = CostFile::open(file).ok()?;
+    let same = known.of == *of && known.clock == clock;
+    let here = known.program == PROGRAM && known.machine == machine();
+    (same && here).then_some(known)
 }
 
 /// What times of forwards depend on, of a model.

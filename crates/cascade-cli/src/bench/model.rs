@@ -162,6 +162,13 @@ struct Forward {
     cost_of_one_row: Option<f64>,
 }
 
+impl ModelArgs {
+    fn load_options(&self) -> Result<LoadOptions> {
+        let (model, dtype) = (self.model.as_deref(), self.dtype.as_deref());
+        load_options(model, &self.device, dtype, self.cache_dtype)
+    }
+}
+
 pub(super) fn run(args: &ModelArgs) -> Result<()> {
     if args.check {
         return check::check(args);
@@ -173,8 +180,7 @@ pub(super) fn run(args: &ModelArgs) -> Result<()> {
 
 fn measure(args: &ModelArgs) -> Result<Measured> {
     check_scores(args)?;
-    let (model, dtype) = (args.model.as_deref(), args.dtype.as_deref());
-    let options = load_options(model, &args.device, dtype, args.cache_dtype)?;
+    let options = args.load_options()?;
     let (name, model) = subject(args, &options)?;
     let bench = bench(args);
     let mut session = model.session();

@@ -37,8 +37,7 @@ struct Forward {
 
 pub(super) fn check(args: &ModelArgs) -> Result<()> {
     check_scores(args)?;
-    let (model, dtype) = (args.model.as_deref(), args.dtype.as_deref());
-    let options = load_options(model, &args.device, dtype, args.cache_dtype)?;
+    let options = args.load_options()?;
     let check = ForwardCheck {
         contexts: args.contexts.clone(),
         rows: args.rows.clone(),
