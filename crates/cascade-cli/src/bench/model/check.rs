@@ -8,7 +8,7 @@ use cascade_eval::{CheckedForward, Compared, ForwardCheck};
 use cascade_models::{DType, Device, LoadOptions, Session, load};
 use serde::Serialize;
 
-use super::super::options::{layer_of_shape, load_options};
+use super::super::options::layer_of_shape;
 use super::{ModelArgs, check_scores};
 use crate::columns::{row, table};
 

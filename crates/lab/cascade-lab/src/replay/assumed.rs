@@ -179,11 +179,8 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         print(&report, &replays, assumed)?;
         let records = trace.records.iter().skip(args.offset);
         let records = records.take(replays.limit);
-        let limit = config.generation.max_new_tokens;
-        show_beside(
-            &mut terminal::stdout(),
-            &RecordedDrafters::of(records, limit),
-        )?;
+        let beside = RecordedDrafters::of(records, config.generation.max_new_tokens);
+        show_beside(&mut terminal::stdout(), &beside)?;
     }
     Ok(ExitCode::SUCCESS)
 }
