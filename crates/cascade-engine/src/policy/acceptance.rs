@@ -25,7 +25,8 @@ pub(super) struct Acceptance {
     /// How much less of a probable statement is left for each unit of temperature.
     heat: f64,
     temperature: f64,
-    /// The correction that texts begin with, the text's own, and whether there was an outcome in it.
+    /// The correction that texts begin with, the text's own, and whether there was an outcome in
+    /// it.
     fresh: f64,
     shift: f64,
     is_begun: bool,
@@ -38,8 +39,8 @@ struct Correction {
     seen: f64,
 }
 
-/// How far the last outcome counts for the text's own correction, and, once many were seen, for that
-/// of what was said and the position.
+/// How far the last outcome counts for the text's own correction, and, once many were seen, for
+/// that of what was said and the position.
 const FAST: f64 = 0.12;
 const SLOW: f64 = 0.03;
 /// Outcomes that a statement is worth, beside those of what was said and the position.

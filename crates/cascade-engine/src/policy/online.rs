@@ -37,12 +37,12 @@ use crate::{ForwardTimes, Role, RowTimes};
 /// p is what the drafter says of its token (the probability of a neural drafter, the estimate of a
 /// statistical one), corrected by what became of its tokens, by statement and position and for the
 /// text itself, with forgetting. What a forward takes by its rows is known ([`AssumedCosts`]); how
-/// much longer it does take is how busy the machine is. ρ is the rate of late, in units of plain decoding,
-/// never below 1: Dinkelbach's fixed point, approached while generating. What a statistical drafter
-/// proposed in vain or what was cut is compared with the text as well, so that drafting goes on when
-/// it pays again. Where nothing seems to pay, a token of a neural drafter is tried now and then, and
-/// so is one of a larger drafter than the one that pays; and a statistical drafter that does not pay
-/// is asked. All that takes at most 0.7% of the time in vain.
+/// much longer it does take is how busy the machine is. ρ is the rate of late, in units of plain
+/// decoding, never below 1: Dinkelbach's fixed point, approached while generating. What a
+/// statistical drafter proposed in vain or what was cut is compared with the text as well, so that
+/// drafting goes on when it pays again. Where nothing seems to pay, a token of a neural drafter is
+/// tried now and then, and so is one of a larger drafter than the one that pays; and a statistical
+/// drafter that does not pay is asked. All that takes at most 0.7% of the time in vain.
 ///
 /// # Determinism
 /// Decisions are a function of outcomes and times; greedy and coupled texts are not changed by
@@ -230,8 +230,8 @@ impl ReviewerState {
         }
     }
 
-    /// Whether it is not known yet who else has rows in its forwards, as after the next one: what pays
-    /// for one text does not for many.
+    /// Whether it is not known yet who else has rows in its forwards, as after the next one: what
+    /// pays for one text does not for many.
     fn waits_for_company(&self) -> bool {
         self.shared.is_some() && !self.untimed && self.companies.are_new()
     }
