@@ -60,7 +60,11 @@ fn gguf_files_that_are_missing_or_do_not_fit_are_named() {
     let config = write_config(folder.path(), "nowhere");
     let run = ["run", "--config", &config, "--prompt", "x"];
     let message = error(&cascade(&run));
-    assert!(message.contains("nowhere.gguf: No such file"), "{message}");
+    assert!(message.contains("there is no file"), "{message}");
+    assert!(
+        message.contains("nowhere.gguf; check the path"),
+        "{message}"
+    );
     // Another vocabulary.
     let config = write_config(folder.path(), "qwen2-q4_0");
     let message = error(&cascade(&["run", "--config", &config, "--prompt", "x"]));

@@ -552,7 +552,11 @@ fn replays_with_assumed_costs_compare_schedules() {
     }
     // It drafts what will be accepted, which is best where a row costs less than a forward.
     for cost in 0..2 {
-        assert!(speedup(0, cost) < speedup(4, cost), "the oracle bounds all");
+        let (online, oracle) = (speedup(0, cost), speedup(4, cost));
+        assert!(
+            online <= oracle,
+            "{online}: the oracle bounds all, {oracle}"
+        );
     }
     assert!(speedup(0, 0) > 0.95 * report["best_length_in_hindsight"][0][1].as_f64().unwrap());
     // A row costs three forwards: fixed lengths lose, and next to nothing is drafted.
@@ -762,9 +766,10 @@ fn samples_are_recorded_and_replayed() {
 
     // Experiments replay samples as they were recorded.
     let out = folder.name("specdec");
-    let table = run(&format!(
+    run(&format!(
         "reproduce specdec --trace {trace} --limit 2 --out {out}"
     ));
+    let table = std::fs::read_to_string(format!("{out}/table.md")).unwrap();
     for said in [
         "equals the recorded one",
         "Sampled: temperature 0.8, top-p 0.9",
