@@ -246,7 +246,8 @@ impl Session {
             scoring.hidden = hidden;
             return None;
         }
-        self.cache.tree = std::mem::take(&mut scoring.tree);
+        // The call keeps its own: if what comes after the forward panics, it is computed again.
+        self.cache.tree = scoring.tree.clone();
         if let Some(sequence) = self.cache.sequence.on_cpu() {
             let of = (&self.model, &self.source[..]);
             self.sharing.publish(of, &self.cache.context, sequence);

@@ -833,4 +833,31 @@ mod tests {
         // The last token of a context is computed again.
         assert_eq!(rows, (2 + 1) + (70 + 1));
     }
+    /// What comes after a forward may panic, too, when its answers are there: the call is computed
+    /// again with all of its nodes.
+    #[test]
+    fn a_tree_outlives_a_panic_behind_its_forward() {
+        let panics = std::sync::atomic::AtomicBool::new(true);
+        let batcher = Batcher::with_observer(move |_, _| {
+            assert!(!panics.swap(false, Ordering::Relaxed), "on purpose");
+        });
+        let model = model();
+        let holding = batcher.join().running();
+        let texts = [&[4, 5, 6][..], &[]].map(|draft| {
+            let (running, model) = (batcher.join().running(), Arc::clone(&model));
+            std::thread::spawn(move || {
+                let tree = TokenTree::chain(draft.to_vec());
+                let score =
+                    |session: &mut dyn Scorer| session.score(&[1, 2, 3], &tree, Want::LOGITS);
+                let found = score(&mut running.participant().session(&model)).unwrap();
+                assert_eq!(found.logits, score(&mut model.session()).unwrap().logits);
+            })
+        });
+        while batcher.shared.lock().waiting.len() < texts.len() {
+            std::thread::yield_now();
+        }
+        drop(holding);
+        texts.into_iter().for_each(|text| text.join().unwrap());
+        assert_eq!(batcher.shared.lock().counts.panics, 1);
+    }
 }
