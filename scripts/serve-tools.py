@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs load tools and harnesses, as their packages have them, against the demo server.
 
-    scripts/serve-tools.py target/release/cascade [TOOL ...]      # llm, lm-eval and aiperf by default
+    scripts/serve-tools.py target/release/cascade [TOOL ...]      # llm and lm-eval by default
 
-guidellm runs if it is named. Packages are installed into target/tools-venv, with pip, if they are not there.
+aiperf and guidellm, which are large, run if they are named. Packages are installed into target/tools-venv, with pip, if they are not there.
 """
 
 import json
@@ -17,7 +17,7 @@ import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "scripts" / "requirements-tools.txt"
-GUIDELLM = "guidellm==0.8.1"
+LARGE = {"aiperf": "aiperf==0.13.0", "guidellm": "guidellm==0.8.1"}
 HOME = ROOT / "target" / "tools-venv"
 MODEL = "demo-llama-target"
 TOKENIZER = ROOT / "crates" / "cascade-demo" / "models" / MODEL
@@ -138,13 +138,13 @@ TOOLS = {"llm": llm, "lm-eval": lm_eval, "aiperf": aiperf, "guidellm": guidellm}
 
 def main(program, *tools):
     installed(["-r", str(REQUIREMENTS)])
-    if "guidellm" in tools:
-        installed([GUIDELLM])
+    for tool in LARGE.keys() & set(tools):
+        installed([LARGE[tool]])
     serve = [pathlib.Path(program).resolve(), "serve", "--port", "0", "--log-level", "warn"]
     server = subprocess.Popen(serve, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
         address = server.stdout.readline().split()[-1]
-        for tool in tools or ("llm", "lm-eval", "aiperf"):
+        for tool in tools or ("llm", "lm-eval"):
             with tempfile.TemporaryDirectory() as folder:
                 TOOLS[tool](pathlib.Path(folder), address)
     finally:
