@@ -7,9 +7,6 @@ use cascade_config::{AssembleOptions, CostFile, machine};
 
 use crate::args::ModelArgs;
 
-/// This program and its version.
-pub const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
-
 /// Reads files with costs, with their names.
 pub fn open(files: &[PathBuf]) -> Result<Vec<(String, CostFile)>> {
     let opened = files.iter().map(|path| {

@@ -19,7 +19,7 @@ const ATTEMPTS: u32 = 2;
 /// What more rows take at least, in forwards of fewer.
 const LEAST: f64 = 0.8;
 /// This program and its version, in files.
-const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
+pub const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
 
 /// The folder where times are kept: `cascade/forward-times` in `XDG_CACHE_HOME`, or in `.cache` of
 /// the user's folder. `None` if there is none.
@@ -123,11 +123,10 @@ fn measure(model: &Arc<Model>, clock: CostClock) -> Option<Vec<ForwardTime>> {
 /// Whether no more rows take much less time than fewer.
 fn can_be(times: &[ForwardTime]) -> bool {
     times.iter().all(|fewer| {
-        let more = times
+        let mut more = times
             .iter()
             .filter(|more| more.context == fewer.context && more.rows > fewer.rows);
-        more.into_iter()
-            .all(|more| more.seconds >= LEAST * fewer.seconds)
+        more.all(|more| more.seconds >= LEAST * fewer.seconds)
     })
 }
 

@@ -94,7 +94,7 @@ pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured, cpu_model
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use drafting::DrafterModel;
 pub use error::{Error, ErrorKind, Result};
-pub use forward_times::forward_times_folder;
+pub use forward_times::{PROGRAM, forward_times_folder};
 pub use locator::{EmbeddedFiles, model_source, register_embedded};
 pub use memory::CacheUse;
 pub use overrides::{Overrides, ScheduleName};

@@ -19,7 +19,7 @@ use cascade_models::{CacheType, LoadOptions, Model, Session, load, parse_cache_t
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
-use crate::{at_most, bounded, costs};
+use crate::{at_most, bounded};
 
 use super::options::{ShapeArgs, bandwidth, load_options, of_shape};
 
@@ -66,8 +66,8 @@ pub(crate) struct ModelArgs {
     repeats: usize,
 
     /// Data type: f32, f16 or bf16; on the CPU also q8_0, q4_0, or stored (as the file has them)
-    /// [default: as `cascade run` has
-    /// it: stored for a GGUF file, else f32 on the CPU and bf16 on a GPU].
+    /// [default: that of `cascade run`: stored for a GGUF file, else f32 on the CPU and bf16 on a
+    /// GPU].
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 
@@ -283,7 +283,10 @@ fn saved(
         slowest: cost.slowest.as_secs_f64(),
     });
     let source = (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source);
-    let (program, machine) = (costs::PROGRAM.to_owned(), cascade_config::machine());
+    let (program, machine) = (
+        cascade_config::PROGRAM.to_owned(),
+        cascade_config::machine(),
+    );
     CostFile::new(program, machine, of, clock, source, forwards.collect())
 }
 

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use cascade_config::model_source;
 use cascade_eval::read_bandwidth;
 use cascade_models::{
-    CacheType, DType, Device, LoadOptions, Model, ModelSource, parse_device, parse_dtype,
-    random_model, shape, shape_names,
+    CacheType, DType, Device, LoadOptions, Model, parse_device, parse_dtype, random_model, shape,
+    shape_names,
 };
 use clap::Args;
 use serde_json::Value;
@@ -53,11 +53,11 @@ pub fn load_options(
     cache_dtype: Option<CacheType>,
 ) -> Result<LoadOptions> {
     let source = model.map(model_source).transpose()?;
-    let is_file = matches!(source, Some(ModelSource::File(_)));
+    let is_gguf = source.is_some_and(|source| source.is_gguf());
     let device = parse_device(device)?;
     let dtype = match (dtype, &device) {
         (Some(dtype), _) => parse_dtype(dtype)?,
-        (None, _) if is_file => DType::Stored,
+        (None, _) if is_gguf => DType::Stored,
         (None, device) if device.is_gpu() => DType::BF16,
         (None, _) => DType::F32,
     };

@@ -60,6 +60,8 @@ pub struct OnlineSchedule {
     pending: Pending,
     /// What each statistical drafter does in a step, by level.
     learners: Vec<Learner>,
+    /// Whether times are withheld in this text.
+    is_untimed: bool,
 }
 
 /// What a statistical drafter does in a step of the target.
@@ -427,6 +429,7 @@ impl OnlineSchedule {
             reviewers: Vec::new(),
             pending: Pending::default(),
             learners: Vec::new(),
+            is_untimed: false,
         }
     }
 
@@ -441,6 +444,7 @@ impl OnlineSchedule {
 
     /// Forgets everything, but not what is known to other texts.
     fn begin_anew(&mut self, untimed: bool) {
+        self.is_untimed = untimed;
         self.pending = Pending::default();
         self.learners = vec![Learner::default(); self.roles.len()];
         let drafter = |role: &Role| match role {
@@ -1036,9 +1040,9 @@ impl Schedule for OnlineSchedule {
     }
 
     fn begin(&mut self, text: &NewText) {
-        if text.is_drawn {
-            // Its samples depend on what is drafted: it has no times.
-            self.begin_anew(true);
+        if text.is_drawn || self.is_untimed {
+            // A text whose samples depend on what is drafted has no times; the next one has.
+            self.begin_anew(text.is_drawn);
         }
         let drafters = self.reviewers.iter_mut().flat_map(|own| &mut own.drafters);
         for drafter in drafters {

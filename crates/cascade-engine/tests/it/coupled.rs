@@ -95,43 +95,48 @@ fn wide_target() -> ToyScorer {
     ToyScorer::target("target", VOCABULARY, FAMILY)
 }
 
+/// A cascade whose rows cost so much, as its schedule knows.
+fn timed(row: f64, rule: Rule) -> Cascade {
+    let clock = VirtualClock::default();
+    let times = RowTimes::linear(0.02, row);
+    let target = AssumedTime::new(Cached(wide_target()), clock.clone(), times.clone());
+    let drafter = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 250);
+    let of_drafter = RowTimes::linear(0.0004, 0.0);
+    let drafter = AssumedTime::new(Cached(drafter), clock.clone(), of_drafter);
+    Cascade::builder()
+        .target_with("target", target, rule)
+        .neural_with(
+            "drafter",
+            drafter,
+            NeuralOptions::new(rule, Branching::chain()),
+        )
+        .schedule(OnlineSchedule::new(AssumedCosts {
+            measured: vec![Some(times.into())],
+            ..AssumedCosts::default()
+        }))
+        .clock(clock)
+        .build()
+        .unwrap()
+}
+
+/// Tokens that are drafted for a text of 300, and the text.
+fn drafted(cascade: &mut Cascade, decoding: Decoding) -> (usize, Vec<TokenId>) {
+    let options = Options::default()
+        .with_decoding(decoding)
+        .with_max_new_tokens(300);
+    let output = cascade
+        .generate_tokens(&decoder(&[1, 2]), &options)
+        .unwrap();
+    let drafted = output.steps.iter().map(|step| step.drafted).sum();
+    (drafted, output.tokens)
+}
+
 /// In coupled samples a schedule sees times and keeps what it learned, since neither changes them:
 /// where rows cost as much as forwards, it drafts less.
 #[test]
 fn schedules_see_times_in_coupled_samples() {
-    let forwards = |row: f64, rule: Rule| {
-        let clock = VirtualClock::default();
-        let times = RowTimes::linear(0.02, row);
-        let target = AssumedTime::new(Cached(wide_target()), clock.clone(), times.clone());
-        let drafter = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 250);
-        let drafter = AssumedTime::new(
-            Cached(drafter),
-            clock.clone(),
-            RowTimes::linear(0.0004, 0.0),
-        );
-        let mut cascade = Cascade::builder()
-            .target_with("target", target, rule)
-            .neural_with(
-                "drafter",
-                drafter,
-                NeuralOptions::new(rule, Branching::chain()),
-            )
-            .schedule(OnlineSchedule::new(AssumedCosts {
-                measured: vec![Some(times.into())],
-                ..AssumedCosts::default()
-            }))
-            .clock(clock)
-            .build()
-            .unwrap();
-        let options = Options::default()
-            .with_decoding(Decoding::Sampled(Sampling::new(0.5).unwrap()))
-            .with_max_new_tokens(300);
-        let output = cascade
-            .generate_tokens(&decoder(&[1, 2]), &options)
-            .unwrap();
-        let drafted: usize = output.steps.iter().map(|step| step.drafted).sum();
-        (drafted, output.tokens)
-    };
+    let sampled = Decoding::Sampled(Sampling::new(0.5).unwrap());
+    let forwards = |row: f64, rule: Rule| drafted(&mut timed(row, rule), sampled);
     let (cheap, text) = forwards(0.001, Rule::Coupled);
     let (dear, same) = forwards(2.0, Rule::Coupled);
     assert!(cheap > 3 * dear, "{cheap} and {dear} tokens drafted");
@@ -141,6 +146,11 @@ fn schedules_see_times_in_coupled_samples() {
         forwards(0.001, Rule::Iterated),
         forwards(2.0, Rule::Iterated)
     );
+    // That is over with the text.
+    let mut cascade = timed(2.0, Rule::Iterated);
+    let greedy = drafted(&mut cascade, Decoding::Greedy);
+    drafted(&mut cascade, sampled);
+    assert_eq!(drafted(&mut cascade, Decoding::Greedy), greedy);
 }
 
 /// A text that is cut and continued as a longer prompt goes on as it would have.

@@ -87,13 +87,7 @@ impl Batcher {
     pub fn with_observer(
         observe: impl Fn(&Arc<Model>, &SharedForward) + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            shared: Arc::new(SharedBatcher {
-                state: Mutex::default(),
-                observer: Observer(Box::new(observe)),
-                pieces: Pieces::default(),
-            }),
-        }
+        Self::new(Observer(Box::new(observe)), Pieces::default())
     }
 
     /// As [`with_observer`](Self::with_observer), for texts that somebody reads as they are
@@ -101,11 +95,15 @@ impl Batcher {
     pub fn of_streams(
         observe: impl Fn(&Arc<Model>, &SharedForward) + Send + Sync + 'static,
     ) -> Self {
+        Self::new(Observer(Box::new(observe)), Pieces::OF_STREAMS)
+    }
+
+    fn new(observer: Observer, pieces: Pieces) -> Self {
         Self {
             shared: Arc::new(SharedBatcher {
                 state: Mutex::default(),
-                observer: Observer(Box::new(observe)),
-                pieces: Pieces::OF_STREAMS,
+                observer,
+                pieces,
             }),
         }
     }

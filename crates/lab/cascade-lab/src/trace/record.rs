@@ -17,7 +17,6 @@ use cascade_traces::trace::{Header, NEAR_TIE, Record, Recorder, Subject, Summary
 
 use super::RecordArgs;
 use crate::args::InputArgs;
-use crate::costs;
 use crate::inputs::Input;
 use crate::job::{self, Job};
 use crate::progress::Progress;
@@ -139,7 +138,7 @@ fn say_if_interrupted(output: &Output, done: &Arc<Generating>, turns: usize) {
 fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec) -> Header {
     let mut header = Header::of_target(&job.config, target, device, &job.options());
     header.machine = Some(cascade_config::machine());
-    header.program = Some(costs::PROGRAM.to_owned());
+    header.program = Some(cascade_config::PROGRAM.to_owned());
     header.dataset = dataset(&args.job.input);
     if let Some(tokens) = args.top_probabilities {
         header = header.with_top_probabilities(tokens);
