@@ -175,10 +175,6 @@ impl cascade::Schedule for PySchedule {
         })
     }
 
-    fn plans_joint_drafts(&self) -> bool {
-        false
-    }
-
     fn observe(&mut self, outcome: &Outcome<'_>) {
         self.0.observe(|py| review(py, outcome));
     }

@@ -7,7 +7,7 @@ use cascade_chat::ChatTemplate;
 use cascade_core::{Scorer, TextCodec, TokenId};
 use cascade_engine::{
     AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, ForwardTimes, OwnTime, Role, Schedule,
-    SharedPrices, ThreadClock,
+    ThreadClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
 
@@ -194,7 +194,7 @@ impl ModelPool {
         let live = target.times.is_none();
         let notes = self.notes_on_costs(live).chain(self.notes());
         let notes = notes.chain(parts.notes).collect();
-        let own = || self.schedule(config, &parts.levels, &target, &sessions);
+        let own = || self.schedule(config, &parts.levels, &target);
         let schedule = schedule.map_or_else(own, Ok)?;
         let builder = parts.builder.schedule(schedule);
         let cascade = self.with_target(builder, config, target, &sessions).build();
@@ -234,27 +234,14 @@ impl ModelPool {
         config: &Config,
         levels: &[LevelInfo],
         target: &Target,
-        sessions: &Sessions<'_>,
     ) -> Result<Box<dyn Schedule>> {
         let mut assumed = assumed_costs(levels);
         assumed.fixed = self.options.fixed_costs;
-        let prices = match &target.times {
-            None => {
-                assumed.measured = self.costs(config)?;
-                self.prices(config, sessions)?
-            }
-            Some(times) => {
-                assumed.measured = times_by_level(config, times);
-                let prices = times.text.as_ref().map(|text| text.prices());
-                let mut prices = prices.unwrap_or_default().into_iter();
-                neural_levels(config)
-                    .map(|neural| neural.and_then(|_| prices.next().flatten()))
-                    .collect()
-            }
+        assumed.measured = match &target.times {
+            None => self.costs(config)?,
+            Some(times) => times_by_level(config, times),
         };
-        Ok(config
-            .schedule()
-            .schedule(config.placement, assumed, prices))
+        Ok(config.schedule().schedule(config.placement, assumed))
     }
 
     /// What forwards of the levels cost: as the user's files say, else as measured.
@@ -270,27 +257,6 @@ impl ModelPool {
         let of = |neural| self.own_times(neural, is_alone);
         let levels = neural_levels(config).map(|level| level.filter(is_model));
         Ok(levels.map(|level| level.and_then(of)).collect())
-    }
-
-    /// What texts that share forwards know of each other's, by level.
-    fn prices(
-        &self,
-        config: &Config,
-        sessions: &Sessions<'_>,
-    ) -> Result<Vec<Option<SharedPrices>>> {
-        if sessions.sharing.is_none() {
-            return Ok(Vec::new());
-        }
-        neural_levels(config)
-            .enumerate()
-            .map(|(level, neural)| {
-                neural
-                    .filter(|neural| !neural.is_head && self.stand_in(&neural.name).is_none())
-                    .map(|neural| self.prices_of(neural, level == 0))
-                    .transpose()
-            })
-            .collect::<cascade_models::Result<_>>()
-            .map_err(Error::Device)
     }
 
     /// Adds the target, and what the configuration says of the whole cascade.

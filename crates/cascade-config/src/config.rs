@@ -272,10 +272,10 @@ impl Config {
             },
         });
         let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
-        let schedule = self
+        let mut schedule = self
             .schedule
-            .schedule(self.placement, AssumedCosts::default(), Vec::new());
-        match check_levels(&levels, &*schedule) {
+            .schedule(self.placement, AssumedCosts::default());
+        match check_levels(&levels, &mut *schedule) {
             Ok(()) => Ok(self),
             Err(error) => Err(Error::cascade(&self.label, error)),
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
-use cascade_engine::{ForwardTimes, SharedPrices};
+use cascade_engine::ForwardTimes;
 use cascade_models::{
     CacheType, DType, Head, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, Model,
     ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer, check_head, compute_threads,
@@ -99,7 +99,6 @@ pub struct ModelPool {
     models: Cache<ModelKey, Arc<LoadedModel>>,
     heads: Cache<HeadKey, Arc<Head>>,
     /// What forwards of a model cost that texts share, as a target or as a drafter.
-    prices: Cache<(ModelKey, bool), SharedPrices>,
     /// What forwards of a model cost on this machine, where one thread computes or several.
     times: Cache<(ModelKey, bool), Option<ForwardTimes>>,
     /// Files of models that have been looked for, so that the hub is asked once.
@@ -187,7 +186,6 @@ impl ModelPool {
             devices: Mutex::default(),
             models: Cache::new(),
             heads: Cache::new(),
-            prices: Cache::new(),
             times: Cache::new(),
             located: Cache::new(),
             tables: Cache::new(),
@@ -313,19 +311,6 @@ impl ModelPool {
         self.models.get(key, || {
             load_files(files, &self.load_options(neural)?).map(Arc::new)
         })
-    }
-
-    /// What texts that share the forwards of a model know of their prices; the same each time.
-    ///
-    /// # Errors
-    /// A device that is not there.
-    pub(crate) fn prices_of(
-        &self,
-        neural: &Neural,
-        is_target: bool,
-    ) -> cascade_models::Result<SharedPrices> {
-        let key = (self.key(neural)?, is_target);
-        self.prices.get(key, || Ok(SharedPrices::default()))
     }
 
     /// A head over `target`: loaded if it is new, shared if it has been loaded.

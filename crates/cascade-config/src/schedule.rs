@@ -1,8 +1,6 @@
 //! Who drafts and how much: the schedule of a configuration.
 
-use cascade_engine::{
-    AssumedCosts, KMatrix, OnlineSchedule, Placement, Schedule, SharedPrices, StaticSchedule,
-};
+use cascade_engine::{AssumedCosts, KMatrix, OnlineSchedule, Placement, Schedule, StaticSchedule};
 
 /// The schedule of a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,17 +29,11 @@ impl ScheduleConfig {
         }
     }
 
-    /// The schedule itself. `assumed` are costs before they are measured, and `shared` the prices
-    /// of forwards that it shares with other texts, by level.
-    pub fn schedule(
-        &self,
-        placement: Placement,
-        assumed: AssumedCosts,
-        shared: Vec<Option<SharedPrices>>,
-    ) -> Box<dyn Schedule> {
+    /// The schedule itself. `assumed` are costs before they are measured.
+    pub fn schedule(&self, placement: Placement, assumed: AssumedCosts) -> Box<dyn Schedule> {
         match self {
             Self::Static(k) => Box::new(StaticSchedule::new(k.clone()).with_placement(placement)),
-            Self::Online => Box::new(OnlineSchedule::new(assumed).sharing(shared)),
+            Self::Online => Box::new(OnlineSchedule::new(assumed)),
         }
     }
 }

@@ -62,20 +62,11 @@ impl Advice {
         self.rows.row(TokenTree::row(row.0))
     }
 
-    /// Whether the probability of each node of a tree was advised: whether there is a row after
-    /// its parent.
-    pub fn advised(&self, tree: &TokenTree) -> Vec<bool> {
+    /// Whether there is a row after the context, and after each node of a tree.
+    pub fn answered(&self, tree: &TokenTree) -> Vec<bool> {
         let rows = self.rows_of(tree);
-        let parent = |node| match tree.parent(node) {
-            None => self.root(),
-            Some(parent) => rows[parent],
-        };
-        (0..tree.len()).map(|node| parent(node).is_some()).collect()
-    }
-
-    /// Whether there is a row after every node of a tree, and one after the context.
-    pub fn covers(&self, tree: &TokenTree) -> bool {
-        self.root().is_some() && self.rows_of(tree).iter().all(Option::is_some)
+        let rows = std::iter::once(self.root()).chain(rows);
+        rows.map(|row| row.is_some()).collect()
     }
 
     /// The row after each node of a tree, if there is one.
@@ -110,20 +101,18 @@ mod tests {
     fn trees_of_one_context_share_paths() {
         let mut advice = Advice::default();
         assert_eq!(advice.root(), None);
-        assert!(!advice.covers(&TokenTree::new()));
-        assert_eq!(advice.advised(&TokenTree::chain([1])), [false]);
+        assert_eq!(advice.answered(&TokenTree::chain([1])), [false, false]);
 
         advice.add(&TokenTree::chain([1, 2]), &top(&[10, 20, 30]));
         let mut second = TokenTree::chain([1, 3]);
         second.push(4, None);
-        assert_eq!(advice.advised(&second), [true, true, true]);
-        assert!(!advice.covers(&second));
+        assert_eq!(advice.answered(&second), [true, true, false, false]);
         // The row after 1 is the first tree's.
         advice.add(&second, &top(&[10, 20, 40, 50]));
-        assert!(advice.covers(&second) && advice.covers(&TokenTree::chain([1, 2])));
+        assert_eq!(advice.answered(&second), [true; 4]);
         assert_eq!(
-            advice.advised(&TokenTree::chain([1, 2, 9, 9])),
-            [true, true, true, false]
+            advice.answered(&TokenTree::chain([1, 2, 9, 9])),
+            [true, true, true, false, false]
         );
 
         let root = advice.root().unwrap();

@@ -192,9 +192,15 @@ pub trait Scorer {
         Ok(())
     }
 
-    /// The forward that answered the last call, if it may have answered calls of other texts too:
-    /// what rows cost then depends on theirs. None by default. Scorers that decorate others pass it
-    /// on; where one does not, texts draft as if each were alone. It says nothing of scores.
+    /// How many texts at present share the forwards of this scorer, its own included: what a
+    /// drafted row costs depends on theirs. 1 by default. Scorers that decorate others pass it on;
+    /// where one does not, texts draft as if each were alone. It says nothing of scores.
+    fn texts(&self) -> usize {
+        1
+    }
+
+    /// The forward that answered the last call, if it may have answered calls of other texts too.
+    /// None by default. Scorers that decorate others pass it on. It says nothing of scores.
     fn shared_forward(&self) -> Option<SharedForward> {
         None
     }
@@ -203,8 +209,6 @@ pub trait Scorer {
 /// A forward over rows of several texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedForward {
-    /// Differs from that of the forward before it.
-    pub number: u64,
     /// Texts that had rows in it.
     pub texts: usize,
     /// Rows of all of them.

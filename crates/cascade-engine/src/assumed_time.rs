@@ -75,6 +75,13 @@ impl Scorer for AssumedTime {
         self.scorer.observe(observation)
     }
 
+    fn texts(&self) -> usize {
+        match &self.moves {
+            Moves::Clock(_) => 1,
+            Moves::Batch(text, _) => text.texts(),
+        }
+    }
+
     fn shared_forward(&self) -> Option<SharedForward> {
         self.forward
     }

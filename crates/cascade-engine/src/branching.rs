@@ -29,16 +29,18 @@ pub enum Expand {
     /// The nodes of the most probable paths, in one tree within the budget of the draft. Tokens are
     /// chosen, not drawn, so widths and siblings do not apply.
     ///
+    /// By a schedule that prices tokens ([`OnlineSchedule`](crate::OnlineSchedule)), the tree has
+    /// the nodes that pay, and grows while that pays.
+    ///
     /// If nobody drafts for it, the drafter grows the tree alone (the dynamic tree of EAGLE-2):
     /// each forward gives up to 10 children to all nodes that the draft would have and that have
-    /// none yet. Its entry of the K matrix is the tree's height. By a schedule that prices tokens
-    /// ([`OnlineSchedule`](crate::OnlineSchedule)), the tree has the nodes that pay and grows while
-    /// that pays, and who is below drafts for others.
+    /// none yet. Its entry of the K matrix is the tree's height.
     ///
-    /// If a K matrix lets a statistical drafter draft for it, both grow one tree. Its entry is then
-    /// the number of its forwards: each scores the tree so far, and the statistical drafter, which
-    /// has to mix probabilities ([`Drafter::takes_advice`](cascade_core::Drafter::takes_advice)),
-    /// grows it anew with what was said. The statistical drafter's entry is the tree's depth.
+    /// With a statistical drafter below it that mixes probabilities
+    /// ([`Drafter::takes_advice`](cascade_core::Drafter::takes_advice)), both grow one tree: the
+    /// statistical one proposes it, each forward scores nodes of it, and it is grown anew with what
+    /// was said. By a K matrix, the neural drafter's entry is then the number of its forwards, and
+    /// the statistical one's the tree's depth.
     MostProbable,
 }
 

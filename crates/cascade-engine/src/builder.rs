@@ -203,11 +203,10 @@ impl CascadeBuilder {
         let notices = self.notices.unwrap_or_else(|| Arc::new(|_: &str| ()));
         let drafters = fitting(self.drafters, &target, nodes, &notices)?;
         let mut schedule = one_schedule(self.schedule, self.k, self.placement, drafters.len())?;
-        schedule.check(drafters.len())?;
         let levels: Vec<_> = std::iter::once(LevelSpec::Neural(target.spec()))
             .chain(drafters.iter().map(Level::spec))
             .collect();
-        check_levels(&levels, &*schedule)?;
+        check_levels(&levels, &mut *schedule)?;
         let settings = DraftSettings {
             lenience: self.lenience,
             max_nodes: nodes,
@@ -219,13 +218,13 @@ impl CascadeBuilder {
         let clock = self.work_clock.unwrap_or_else(|| Arc::clone(&wall));
         let mut models = Models { target, drafters };
         models.set_clock(&clock);
-        schedule.prepare(&models.roles());
         Ok(Cascade {
             models,
             recursion: Recursion {
                 settings,
                 schedule,
                 clock,
+                texts: 1,
             },
             wall,
             codec: self.codec,

@@ -288,6 +288,11 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     fn draft(&mut self, limit: usize) -> Result<Drafted> {
         let cascade = self.cascade.borrow_mut();
         let budget = cascade.recursion.settings.budget(limit);
+        cascade.recursion.texts = if self.decoding.is_drawn() {
+            1
+        } else {
+            cascade.models.target.texts()
+        };
         cascade.recursion.draft(
             &mut cascade.models.drafters,
             LevelId::TARGET,

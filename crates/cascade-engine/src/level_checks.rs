@@ -33,6 +33,36 @@ pub struct NeuralSpec<'a> {
 }
 
 impl LevelSpec<'_> {
+    /// Whether it is a model.
+    pub const fn is_neural(&self) -> bool {
+        matches!(self, Self::Neural(_))
+    }
+
+    /// Whether it is a model that [grows trees](Expand::MostProbable).
+    pub fn grows_trees(&self) -> bool {
+        matches!(self, Self::Neural(it) if it.branching.expand == Expand::MostProbable)
+    }
+
+    /// Whether it is a statistical drafter that
+    /// [mixes](cascade_core::Drafter::takes_advice) its probabilities with others.
+    pub const fn takes_advice(&self) -> bool {
+        matches!(
+            self,
+            Self::Statistical {
+                takes_advice: true,
+                ..
+            }
+        )
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &str {
+        match self {
+            Self::Neural(neural) => neural.name,
+            Self::Statistical { name, .. } => name,
+        }
+    }
+
     /// Whether its reviews consider siblings in another order than they were drawn in.
     pub(crate) fn reorders(&self) -> bool {
         matches!(self, Self::Neural(neural) if neural.rule.reorders())
@@ -47,10 +77,11 @@ impl LevelSpec<'_> {
 /// # Errors
 /// * [`Error::InexactOrder`]: a rule that considers draws in another order than they were drawn in
 ///   must not be used for draws that depend on earlier ones.
-/// * [`Error::NotJoint`], [`Error::StopRuleOfJoint`]: those who draft for a drafter that [expands
-///   the most probable nodes](Expand::MostProbable) must be statistical and mix probabilities, and
-///   it has no stop rule.
-pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &dyn Schedule) -> Result<()> {
+/// * [`Error::StopRuleOfJoint`]: a drafter that [expands the most probable
+///   nodes](Expand::MostProbable) has no stop rule.
+/// * What the schedule says of the levels.
+pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &mut dyn Schedule) -> Result<()> {
+    schedule.prepare(levels)?;
     for (index, level) in levels.iter().enumerate() {
         if let LevelSpec::Neural(neural) = level {
             let paired =
@@ -58,7 +89,7 @@ pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &dyn Schedule) -> Result
             let below = levels.iter().enumerate().skip(index + 1).filter(paired);
             let drafters: Vec<_> = below.map(|(_, drafter)| *drafter).collect();
             check_order(neural, &drafters)?;
-            check_joint(neural, &drafters, schedule)?;
+            check_tree(neural)?;
         }
     }
     Ok(())
@@ -85,31 +116,10 @@ fn depends_on_siblings(branching: &Branching) -> bool {
 }
 
 /// Checks a drafter of the most probable nodes.
-fn check_joint(
-    neural: &NeuralSpec<'_>,
-    drafters: &[LevelSpec<'_>],
-    schedule: &dyn Schedule,
-) -> Result<()> {
-    if neural.branching.expand != Expand::MostProbable {
-        return Ok(());
-    }
-    let drafter = neural.name.to_owned();
-    if neural.stops {
+fn check_tree(neural: &NeuralSpec<'_>) -> Result<()> {
+    if neural.stops && neural.branching.expand == Expand::MostProbable {
+        let drafter = neural.name.to_owned();
         return Err(Error::StopRuleOfJoint { drafter });
     }
-    if !schedule.plans_joint_drafts() {
-        return Ok(());
-    }
-    let unable = drafters.iter().find_map(|level| match level {
-        LevelSpec::Neural(NeuralSpec { name, .. })
-        | LevelSpec::Statistical {
-            name,
-            takes_advice: false,
-        } => Some(format!("`{name}` does not mix probabilities")),
-        LevelSpec::Statistical { .. } => None,
-    });
-    match unable {
-        Some(problem) => Err(Error::NotJoint { drafter, problem }),
-        None => Ok(()),
-    }
+    Ok(())
 }

@@ -72,6 +72,10 @@ impl<U: Fn() -> Duration> Scorer for CountedScorer<U> {
         scores
     }
 
+    fn texts(&self) -> usize {
+        self.scorer.texts()
+    }
+
     fn shared_forward(&self) -> Option<SharedForward> {
         self.scorer.shared_forward()
     }

@@ -1,7 +1,6 @@
 //! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over
 //! trees, for any schedule.
 
-mod joint_drafting;
 mod neural_drafting;
 mod tree_drafting;
 
@@ -20,7 +19,6 @@ use crate::level::{Level, Statistical};
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
 use crate::{Clock, Error, Expand, Result};
 
-use joint_drafting::JointDrafting;
 use neural_drafting::NeuralDrafting;
 use tree_drafting::TreeDrafting;
 
@@ -52,6 +50,8 @@ pub(crate) struct Recursion {
     pub(crate) settings: DraftSettings,
     pub(crate) schedule: Box<dyn Schedule>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Texts that share forwards with the one that is drafted for.
+    pub(crate) texts: usize,
 }
 
 impl Recursion {
@@ -77,6 +77,7 @@ impl Recursion {
                 ended: builder.ended,
                 budget,
                 drafters: levels.len(),
+                texts: self.texts,
                 turns: &turns,
             };
             let Some(turn) = self.schedule.next(reviewer, &state) else {
@@ -167,17 +168,8 @@ impl Recursion {
                 self.propose(statistical, context.tokens(), slot, state, decoding)
             }
             Some((Level::Neural(neural), below)) => match neural.branching.expand {
-                Expand::MostProbable if self.has_partner(slot.drafter, below.len()) => {
-                    let joint = JointDrafting {
-                        recursion: self,
-                        neural,
-                        slot,
-                    };
-                    joint.run(below, context.tokens(), decoding)
-                }
-                Expand::MostProbable => {
-                    TreeDrafting::new(self, neural, slot).run(context.tokens(), state, decoding)
-                }
+                Expand::MostProbable => TreeDrafting::new(self, neural, slot, context.tokens())
+                    .run(below, state, decoding),
                 expand @ (Expand::MainPath | Expand::AllLeaves) => {
                     let vertical = NeuralDrafting {
                         recursion: self,
@@ -190,14 +182,6 @@ impl Recursion {
                 }
             },
         }
-    }
-
-    /// Whether one of so many levels below a drafter grows its trees with it.
-    fn has_partner(&self, drafter: LevelId, below: usize) -> bool {
-        let mut levels = drafter.0 + 1..=drafter.0 + below;
-        let schedule = &self.schedule;
-        schedule.plans_joint_drafts()
-            && levels.any(|level| schedule.may_pair(drafter, LevelId(level)))
     }
 
     /// The base of the recursion: a statistical drafter proposes directly.

@@ -272,6 +272,10 @@ impl Scorer for SharedVocabulary {
         self.scorer.observe(observation)
     }
 
+    fn texts(&self) -> usize {
+        self.scorer.texts()
+    }
+
     fn shared_forward(&self) -> Option<SharedForward> {
         self.scorer.shared_forward()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cascade_core::SharedForward;
 
-use crate::{RowTimes, SharedPrices, VirtualClock};
+use crate::{RowTimes, VirtualClock};
 
 /// Texts that are generated at a time and share forwards of assumed times, as the `Batcher` of
 /// cascade-models shares real ones: for replays and tests. Each generation has a thread, and one of
@@ -23,8 +23,6 @@ struct SharedBatch {
     state: Mutex<State>,
     /// Wakes each text when it is its turn.
     turns: Vec<Condvar>,
-    /// The prices that the texts share, by level.
-    prices: Vec<SharedPrices>,
 }
 
 #[derive(Debug)]
@@ -53,8 +51,8 @@ struct Call {
 }
 
 impl VirtualBatch {
-    /// So many texts, each with so many models at most.
-    pub fn new(texts: usize, levels: usize) -> Self {
+    /// So many texts.
+    pub fn new(texts: usize) -> Self {
         Self {
             shared: Arc::new(SharedBatch {
                 state: Mutex::new(State {
@@ -63,7 +61,6 @@ impl VirtualBatch {
                     forwards: 0,
                 }),
                 turns: (0..texts).map(|_| Condvar::new()).collect(),
-                prices: (0..levels).map(|_| SharedPrices::default()).collect(),
             }),
         }
     }
@@ -98,10 +95,11 @@ impl VirtualText {
         &self.clock
     }
 
-    /// What texts know together of the forwards of each level: for
-    /// [`OnlineSchedule::sharing`](crate::OnlineSchedule::sharing).
-    pub fn prices(&self) -> Vec<Option<SharedPrices>> {
-        self.shared.prices.iter().cloned().map(Some).collect()
+    /// How many texts of the batch have not ended.
+    pub(crate) fn texts(&self) -> usize {
+        let state = self.shared.lock();
+        let going_on = |text: &&Text| !matches!(text, Text::Ended);
+        state.texts.iter().filter(going_on).count()
     }
 
     /// Does the text's work: waits for its turn, and lets others go on at the end, also if it
@@ -201,7 +199,6 @@ impl State {
         self.forwards += 1;
         let time = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
         let forward = SharedForward {
-            number: self.forwards,
             texts,
             rows,
             time,
@@ -226,7 +223,7 @@ mod tests {
     /// Two texts call the target; the second drafts before.
     #[test]
     fn drafters_first_and_forwards_divided() {
-        let batch = VirtualBatch::new(2, 2);
+        let batch = VirtualBatch::new(2);
         let times = RowTimes::linear(1.0, 0.5);
         let seen = Mutex::new(Vec::new());
         thread::scope(|scope| {

@@ -175,6 +175,11 @@ impl Neural {
         Ok((scores, cost))
     }
 
+    /// Texts that share its forwards at present, its own included.
+    pub(crate) fn texts(&self) -> usize {
+        self.scorer.texts().max(1)
+    }
+
     pub(super) fn observe(&mut self, step: &Observation<'_>) -> Result<()> {
         let observed = self.ledger.timed(|| self.scorer.observe(step));
         observed.map_err(|source| self.failed(source))

@@ -1,4 +1,5 @@
-//! What forwards of a model cost: its times by rows, and how busy the machine is.
+//! What forwards of a model cost and earn: its times by rows, how busy the machine is, and the
+//! rate of tokens.
 
 use crate::ForwardTimes;
 
@@ -8,6 +9,10 @@ use crate::ForwardTimes;
 const SLOWER: f64 = 0.1;
 const FASTER: f64 = 0.25;
 const MOST: f64 = 2.0;
+/// How much of the rate before a forward counts after it.
+const KEEP: f64 = 0.9;
+/// Steps of plain decoding that the rate begins with.
+const RATE_PRIOR: f64 = 8.0;
 
 /// T(R) of a model, and the load of the machine: measured over expected times, with forgetting. A
 /// busy machine makes all forwards slower alike, so what more rows add, in forwards of one row, is
@@ -64,6 +69,42 @@ impl Costs {
         let surprise = (found / load).clamp(1.0 / MOST, MOST);
         let weight = if surprise > 1.0 { SLOWER } else { FASTER };
         self.load = Some(load * surprise.powf(weight));
+    }
+}
+
+/// Tokens of late, in units of plain decoding.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    tokens: f64,
+    time: f64,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self {
+            tokens: RATE_PRIOR,
+            time: RATE_PRIOR,
+        }
+    }
+}
+
+impl Rate {
+    /// How many times the tokens of plain decoding.
+    pub(super) fn gain(self) -> f64 {
+        (self.tokens / self.time).max(1.0)
+    }
+
+    /// Begins with another gain.
+    pub(super) fn begin_with(&mut self, gain: f64) {
+        self.tokens *= gain;
+    }
+
+    /// Learns the tokens of a step, and its time in steps of plain decoding. Beside other texts the
+    /// rate is that of more steps: it stands for theirs too.
+    pub(super) fn learn(&mut self, tokens: f64, time: f64, texts: usize) {
+        let keep = KEEP.powf(1.0 / texts as f64);
+        self.tokens = keep * self.tokens + tokens;
+        self.time = keep * self.time + time;
     }
 }
 

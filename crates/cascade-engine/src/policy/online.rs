@@ -3,20 +3,19 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use cascade_core::{LevelId, NodeId, ScoredTree, Want};
+use cascade_core::{LevelId, NodeId, ScoredTree, TokenTree, Want};
 
 use super::acceptance::Acceptance;
 use super::asking::{Asking, Lately};
-use super::costs::Costs;
+use super::costs::{Costs, Rate};
 use super::pending::Pending;
-use super::prices::{Companies, Company, Prices, SharedPrices};
 use super::reading::Reading;
 use super::shadow::Shadow;
 use super::{
     DraftState, DraftedToken, ForwardCost, GrowingTree, NewText, Outcome, Schedule, Turn,
     TurnRecord, TurnStart,
 };
-use crate::{ForwardTimes, Role, RowTimes};
+use crate::{ForwardTimes, LevelSpec, Result, RowTimes};
 
 /// Drafts what pays at present: every token that is expected to save more time than it costs.
 ///
@@ -31,7 +30,8 @@ use crate::{ForwardTimes, Role, RowTimes};
 ///   that asking took, learning from the text included.
 /// * A neural drafter drafts if its best length has a positive balance, and goes on while the next
 ///   token has. A [tree of the most probable nodes](crate::Expand::MostProbable) has those that
-///   pay, and grows while what one more forward is expected to add does.
+///   pay, and grows while what one more forward is expected to add does; with a statistical
+///   drafter that mixes probabilities, to what that one has proposed.
 /// * A chain of a statistical drafter is cut where it is better to let a neural one go on.
 ///
 /// p is what the drafter says of its token (the probability of a neural drafter, the estimate of a
@@ -53,8 +53,7 @@ use crate::{ForwardTimes, Role, RowTimes};
 #[derive(Clone, Debug)]
 pub struct OnlineSchedule {
     assumed: AssumedCosts,
-    shared: Vec<Option<SharedPrices>>,
-    roles: Vec<Role>,
+    levels: Vec<LevelKind>,
     /// The state of each level as a reviewer: the target, then each drafter.
     reviewers: Vec<ReviewerState>,
     pending: Pending,
@@ -62,6 +61,26 @@ pub struct OnlineSchedule {
     learners: Vec<Learner>,
     /// Whether times are withheld in this text.
     is_untimed: bool,
+}
+
+/// What a level is.
+#[derive(Clone, Copy, Debug)]
+struct LevelKind {
+    is_neural: bool,
+    /// The statistical drafter with which it grows trees.
+    partner: Option<usize>,
+}
+
+impl LevelKind {
+    /// The kind of each level, the target first.
+    fn of(levels: &[LevelSpec<'_>]) -> Vec<Self> {
+        let partner = |level: usize| (level..levels.len()).find(|&it| levels[it].takes_advice());
+        let kind = |(level, spec): (usize, &LevelSpec<'_>)| Self {
+            is_neural: spec.is_neural(),
+            partner: partner(level).filter(|_| spec.grows_trees()),
+        };
+        levels.iter().enumerate().map(kind).collect()
+    }
 }
 
 /// What a statistical drafter does in a step of the target.
@@ -142,12 +161,11 @@ const TRIALS_APART: u64 = 16;
 /// What is known of a reviewer and those who draft for it.
 #[derive(Clone, Debug)]
 struct ReviewerState {
-    /// What is known of the reviewer's forwards; of all texts, if they are shared.
-    prices: Prices,
-    shared: Option<SharedPrices>,
-    companies: Companies,
-    /// The depth at which the last forward drafted, if the reviewer is a drafter.
-    depth: usize,
+    costs: Costs,
+    rate: Rate,
+    /// Texts that share its next forward, this one included: all, or of a drafter those that
+    /// shared the last one of this draft, since few draft far.
+    texts: usize,
     /// What the reviewer has to read before it drafts, if it is a neural drafter.
     reading: Reading,
     turn: DraftingTurn,
@@ -157,8 +175,6 @@ struct ReviewerState {
     trials: f64,
     /// Reviews so far.
     reviews: u64,
-    /// Whether times are withheld.
-    untimed: bool,
 }
 
 /// What a neural drafter's turns take beside its forwards and those who draft for it: what its
@@ -190,37 +206,21 @@ impl DraftingTurn {
 }
 
 impl ReviewerState {
-    /// Takes what other texts have learned since.
-    fn refresh(&mut self) {
-        if let Some(shared) = self.shared.as_ref().filter(|_| !self.untimed) {
-            self.prices = shared.get(|| self.prices.clone());
+    /// Notes who shared a forward.
+    fn share(&mut self, forward: &ForwardCost) {
+        if let Some(shared) = forward.shared {
+            self.texts = shared.texts.max(1);
         }
     }
 
-    /// Learns for all texts, where times are known.
-    fn learn(&mut self, learn: impl FnOnce(&mut Prices)) {
-        match self.shared.as_ref().filter(|_| !self.untimed) {
-            Some(shared) => shared.change(&mut self.prices, learn),
-            None => learn(&mut self.prices),
-        }
-    }
-
-    /// Learns who else had rows in a forward, and, where times are known and costs not `fixed`, how
-    /// busy the machine is.
+    /// Learns how busy the machine is, where times are known and costs not `fixed`.
     fn learn_forward(&mut self, forward: &ForwardCost, usual: bool, fixed: bool) {
-        let ForwardCost { rows, shared, .. } = *forward;
-        let seconds = forward.time.as_secs_f64();
-        if let Some(shared) = shared.filter(|shared| rows <= shared.rows || shared.reads_prompt) {
-            self.companies.learn(self.depth, shared, rows);
-        }
-        if fixed || seconds <= 0.0 || !usual {
+        if fixed || forward.time.is_zero() || !usual {
             return;
         }
-        let (rows, seconds) = shared.map_or((rows, seconds), |shared| {
-            (shared.rows, shared.time.as_secs_f64())
-        });
-        let number = shared.map(|shared| shared.number);
-        self.learn(|prices| prices.learn(number, rows, seconds));
+        let whole = (forward.rows, forward.time);
+        let (rows, time) = forward.shared.map_or(whole, |all| (all.rows, all.time));
+        self.costs.learn(rows, time.as_secs_f64());
     }
 
     /// Learns how many rows of a drafter's forward were of text, beside those of a draft.
@@ -232,59 +232,36 @@ impl ReviewerState {
         }
     }
 
-    /// Whether it is not known yet who else has rows in its forwards, as after the next one: what
-    /// pays for one text does not for many.
-    fn waits_for_company(&self) -> bool {
-        self.shared.is_some() && !self.untimed && self.companies.are_new()
-    }
-
-    /// Who else has rows in its forwards.
-    fn company(&self) -> Company {
-        self.companies.at(self.depth)
-    }
-
-    /// A step of plain decoding, in forwards of one row: a forward without drafts, divided among
-    /// its texts. The unit of all prices.
-    fn plain_step(&self) -> f64 {
-        self.part(self.company())
-    }
-
     /// What this text pays of a forward with one row of each text, in forwards of one row.
-    fn part(&self, company: Company) -> f64 {
-        self.prices.costs.at(company.texts) / company.texts
+    fn part(&self) -> f64 {
+        self.costs.at(self.texts as f64) / self.texts as f64
     }
 
-    /// A forward in which this text has so many rows, in steps of plain decoding.
-    fn forward_of(&self, rows: usize) -> f64 {
-        self.prices.costs.at(self.company().rows + rows as f64) / self.plain_step()
+    /// A forward in which each text has so many rows, in those of plain decoding: with one of each.
+    fn forward_of(&self, rows: f64) -> f64 {
+        let texts = self.texts as f64;
+        self.costs.at(texts * rows) / self.costs.at(texts)
     }
 
-    /// What so many drafted rows of this text add to a forward in which it has `rows`, in steps of
-    /// plain decoding, if all texts draft alike: an equal part of what they add together.
-    fn added(&self, rows: usize, drafted: usize) -> f64 {
-        let texts = self.company().texts;
-        let costs = |rows: usize| self.prices.costs.at(texts * rows as f64);
-        (costs(rows + drafted) - costs(rows)) / costs(1)
+    /// What so many rows add to a forward in which this text has `rows`, in steps of plain
+    /// decoding, if all texts add as many: an equal part of what they add together, N·T′(R)/T(N).
+    fn added(&self, rows: usize, more: f64) -> f64 {
+        self.forward_of(rows as f64 + more) - self.forward_of(rows as f64)
     }
 
-    /// What one more row adds to that.
+    /// What one more row adds to that, over the next few: kernels take rows by four or eight.
     fn one_more(&self, rows: usize) -> f64 {
-        let rows = self.company().rows + rows as f64;
-        let costs = |rows: f64| self.prices.costs.at(rows);
-        // Over the next few: kernels take rows by four or eight.
-        (costs(rows + AHEAD) - costs(rows)) / AHEAD / self.plain_step()
+        self.added(rows, AHEAD) / AHEAD
     }
 
     /// What it reads for a step, in steps of plain decoding.
     fn reading_cost(&self) -> f64 {
-        let rows = self.company().rows + 1.0;
-        let costs = |rows: f64| self.prices.costs.at(rows);
-        (costs(rows + self.reading.rows()) - costs(rows)) / self.plain_step()
+        self.added(1, self.reading.rows())
     }
 
-    /// How many times the tokens of plain decoding all texts earn: ρ.
+    /// How many times the tokens of plain decoding the text earns: ρ.
     fn gain(&self) -> f64 {
-        self.prices.rate.gain()
+        self.rate.gain()
     }
 
     /// Takes what a trial cost more than it saved from the time for trials. So a drafter that
@@ -360,6 +337,10 @@ struct Progress {
     handed_over: bool,
     /// Whether a model read its prompt, so that the time of the draft says nothing.
     unusual: bool,
+    /// The neural drafter that grows a tree with a statistical one.
+    tree: Option<usize>,
+    /// Which rows of a tree a neural drafter has scored, if it has any.
+    answered: Option<Vec<bool>>,
 }
 
 /// A drafter that is tried for a token, and what that is expected to cost in forwards of the
@@ -415,6 +396,8 @@ impl Progress {
             proposals: Vec::new(),
             handed_over: false,
             unusual: false,
+            tree: None,
+            answered: None,
         }
     }
 }
@@ -424,8 +407,7 @@ impl OnlineSchedule {
     pub fn new(assumed: AssumedCosts) -> Self {
         Self {
             assumed,
-            shared: Vec::new(),
-            roles: Vec::new(),
+            levels: Vec::new(),
             reviewers: Vec::new(),
             pending: Pending::default(),
             learners: Vec::new(),
@@ -433,44 +415,35 @@ impl OnlineSchedule {
         }
     }
 
-    /// Shares prices with the other texts that use the same models: `prices` has those of each
-    /// level that computes several texts in one forward, the target first.
-    pub fn sharing(self, prices: Vec<Option<SharedPrices>>) -> Self {
-        Self {
-            shared: prices,
-            ..self
-        }
-    }
-
-    /// Forgets everything, but not what is known to other texts.
+    /// Forgets everything.
     fn begin_anew(&mut self, untimed: bool) {
         self.is_untimed = untimed;
         self.pending = Pending::default();
-        self.learners = vec![Learner::default(); self.roles.len()];
-        let drafter = |role: &Role| match role {
-            Role::Statistical => DrafterState::new(Acceptance::of_counts(STATISTICAL_PRIOR)),
-            _ => DrafterState::new(Acceptance::new(NEURAL_PRIOR)),
+        self.learners = vec![Learner::default(); self.levels.len()];
+        let drafter = |kind: &LevelKind| {
+            DrafterState::new(if kind.is_neural {
+                Acceptance::new(NEURAL_PRIOR)
+            } else {
+                Acceptance::of_counts(STATISTICAL_PRIOR)
+            })
         };
-        let drafters: Vec<_> = self.roles.iter().map(drafter).collect();
+        let drafters: Vec<_> = self.levels.iter().map(drafter).collect();
         let reviewer = |level| ReviewerState {
-            prices: Prices::new(self.assumed.of_level(level, untimed)),
-            shared: self.shared.get(level).cloned().flatten(),
-            companies: Companies::default(),
-            depth: 0,
+            costs: self.assumed.of_level(level, untimed),
+            rate: Rate::default(),
+            texts: 1,
             reading: Reading::default(),
             turn: DraftingTurn::default(),
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
             reviews: 0,
-            untimed,
         };
-        self.reviewers = (0..self.roles.len()).map(reviewer).collect();
-        for drafter in 1..self.roles.len() {
+        self.reviewers = (0..self.levels.len()).map(reviewer).collect();
+        for drafter in 1..self.levels.len() {
             let expected = self.expected_rate(drafter);
-            self.reviewers[drafter].prices.rate.begin_with(expected);
+            self.reviewers[drafter].rate.begin_with(expected);
         }
-        self.reviewers.iter_mut().for_each(ReviewerState::refresh);
     }
 
     /// Tokens per forward of one row that a drafter is thought to give with the best of those below
@@ -482,66 +455,49 @@ impl OnlineSchedule {
             (1..=HORIZON).map(move |length| {
                 let p = f64::from(NEURAL_PRIOR);
                 let tokens: f64 = (0..=length).map(|kept| p.powi(kept as i32)).sum();
-                tokens / (own.forward_of(length + 1) + length as f64 * token)
+                tokens / (own.forward_of(length as f64 + 1.0) + length as f64 * token)
             })
         });
         rates.fold(1.0, f64::max)
     }
 
     fn is_neural(&self, level: usize) -> bool {
-        self.roles.get(level) == Some(&Role::Drafter)
+        level > 0 && self.levels.get(level).is_some_and(|it| it.is_neural)
     }
 
     /// The neural drafters below a level, largest first.
     fn neural_below(&self, level: usize) -> impl Iterator<Item = usize> + '_ {
-        (level + 1..self.roles.len()).filter(|&level| self.is_neural(level))
+        (level + 1..self.levels.len()).filter(|&level| self.is_neural(level))
     }
 
-    /// A forward of a level without a draft, or this text's part of it: in seconds if the target
-    /// was measured, else in its forwards.
+    /// This text's part of a forward of a level without drafts: in seconds if the target was
+    /// measured, else in its forwards.
     fn forward(&self, level: usize) -> f64 {
-        self.forward_at(level, self.reviewers[level].depth)
-    }
-
-    /// A forward of a level without a draft, for a drafter that drafts at this depth.
-    fn forward_at(&self, level: usize, depth: usize) -> f64 {
-        let measured = |level: usize, depth: usize| {
+        let measured = |level: usize| {
             let own = &self.reviewers[level];
-            // A drafter is asked by as many texts as share the target, until more is known.
-            let known = if own.companies.are_new() {
-                self.reviewers[0].company()
-            } else {
-                own.companies.at(depth)
-            };
-            own.prices.costs.one().map(|one| one * own.part(known))
+            own.costs.one().map(|one| one * own.part())
         };
-        let of_target = measured(0, 0);
+        let of_target = measured(0);
         let target = of_target.unwrap_or(1.0);
         if level == 0 {
             return target;
         }
         let assumed = self.assumed.drafters.get(level - 1).copied();
-        let seconds = measured(level, depth).filter(|_| of_target.is_some());
+        let seconds = measured(level).filter(|_| of_target.is_some());
         seconds.unwrap_or(assumed.unwrap_or(DRAFTER) * target)
     }
 
-    /// What a token of a neural drafter at this depth costs, in forwards of the reviewer, its row
-    /// not included: the drafter's forward, and what its turns take beside forwards. Levels below
-    /// may give it several tokens in a forward.
-    fn token_cost(&self, reviewer: usize, drafter: usize, depth: usize) -> f64 {
-        self.token_costs(reviewer, drafter)(depth)
-    }
-
-    /// What a token of a neural drafter costs, as [`token_cost`](Self::token_cost), by depth.
-    fn token_costs(&self, reviewer: usize, drafter: usize) -> impl Fn(usize) -> f64 + '_ {
+    /// What a token of a neural drafter costs, in forwards of the reviewer, its row not included:
+    /// the drafter's forward, and what its turns take beside forwards. Levels below may give it
+    /// several tokens in a forward.
+    fn token_cost(&self, reviewer: usize, drafter: usize) -> f64 {
         let own = &self.reviewers[drafter];
-        let unit = own.gain() * self.forward(reviewer);
-        let beside = match self.reviewers[0].prices.costs.one() {
+        let beside = match self.reviewers[0].costs.one() {
             Some(_) if !self.assumed.fixed => own.turn.beside.seconds(),
             // Costs are kept, or nothing is in seconds yet.
             _ => 0.0,
         };
-        move |depth| (self.forward_at(drafter, depth) + beside) / unit
+        (self.forward(drafter) + beside) / (own.gain() * self.forward(reviewer))
     }
 
     /// Expected tokens less their price, of the best length of a neural drafter that goes on after
@@ -549,16 +505,16 @@ impl OnlineSchedule {
     fn balance(&self, reviewer: usize, drafter: usize, survival: f64, at: Tip) -> f64 {
         let own = &self.reviewers[reviewer];
         let acceptance = &own.drafters[drafter].next;
-        let token = self.token_costs(reviewer, drafter);
+        let token = self.token_cost(reviewer, drafter);
         let rate = own.gain();
         let rows = at.nodes + 1;
-        let (mut survival, mut tokens, mut drafting) = (survival, 0.0, 0.0);
+        let (mut survival, mut tokens) = (survival, 0.0);
         let mut best = f64::NEG_INFINITY;
         for ahead in 0..HORIZON {
             survival *= acceptance.estimate(None, at.depth + ahead);
             tokens += survival;
-            drafting += token(at.depth + ahead);
-            let price = drafting + own.added(rows, ahead + 1);
+            let drafted = (ahead + 1) as f64;
+            let price = drafted * token + own.added(rows, drafted);
             best = best.max(tokens - rate * price);
         }
         best
@@ -617,11 +573,47 @@ impl OnlineSchedule {
     fn statistical_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
         let last = state.turns.last().map(|last| last.turn.drafter.0);
         let asked = last.filter(|&last| !self.is_neural(last));
-        let mut levels = asked.unwrap_or(reviewer) + 1..self.roles.len();
+        let mut levels = asked.unwrap_or(reviewer) + 1..self.levels.len();
         let level =
             levels.find(|&level| !self.is_neural(level) && self.is_asked(reviewer, level))?;
+        self.tree_of(level, self.reviewers[reviewer].drafters[level].ask, state)
+    }
+
+    /// The turn of a neural drafter that grows a tree with a statistical one that is asked: whether
+    /// it scores anything shows when the other's tree is there.
+    fn tree_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
+        let mut below = reviewer + 1..self.levels.len();
+        let (level, partner) =
+            below.find_map(|level| Some((level, self.levels[level].partner?)))?;
+        if !state.turns.is_empty() || !self.is_asked(reviewer, partner) {
+            return None;
+        }
+        self.reviewers[level].reading.ask(state.depth);
+        let draft = &mut self.reviewers[reviewer].draft;
+        // Nobody goes on behind the tree.
+        (draft.neural, draft.tree) = (self.levels.len(), Some(level));
+        Some(Turn {
+            drafter: LevelId(level),
+            tokens: LONGEST,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes: state.budget.nodes,
+        })
+    }
+
+    /// The turn of the statistical drafter with which a level grows its tree; none if the level
+    /// drafts alone.
+    fn partner_turn(&self, level: usize, partner: usize, state: &DraftState<'_>) -> Option<Turn> {
+        let mut reviewers = self.reviewers.iter();
+        let own = reviewers.find(|own| own.draft.tree == Some(level))?;
+        let ask = own.drafters[partner].ask.max(own.drafters[level].ask);
+        self.tree_of(partner, ask, state)
+    }
+
+    /// A turn of a statistical drafter that is asked for so many nodes.
+    fn tree_of(&self, level: usize, ask: usize, state: &DraftState<'_>) -> Option<Turn> {
         let left = state.budget.nodes.saturating_sub(state.nodes);
-        let nodes = self.reviewers[reviewer].drafters[level].ask.min(left);
+        let nodes = ask.min(left);
         let depth = state.budget.depth.saturating_sub(state.depth);
         // One node less than the tree has, or it would be a chain.
         let tokens = nodes.saturating_sub(1).clamp(1, DEEPEST).min(depth);
@@ -681,7 +673,7 @@ impl OnlineSchedule {
         let own = &self.reviewers[reviewer];
         let tried = Tried {
             drafter: LevelId(drafter),
-            token: self.token_cost(reviewer, drafter, state.depth),
+            token: self.token_cost(reviewer, drafter),
             row: own.one_more(1),
         };
         let own = &mut self.reviewers[reviewer];
@@ -696,16 +688,7 @@ impl OnlineSchedule {
         let acceptance = &own.drafters[proposal.drafter.0].stated;
         let paths = proposal.path_probabilities(|stated, depth| acceptance.estimate(stated, depth));
         let survival = own.draft.survival;
-        // What a neural drafter drafted was paid for.
-        let caution = if self.is_neural(proposal.drafter.0) {
-            1.0
-        } else {
-            own.company().caution()
-        };
-        let price = |nodes: usize| {
-            let rows = state.nodes + 1;
-            caution * own.gain() * own.added(rows, nodes)
-        };
+        let price = |nodes: usize| own.gain() * own.added(state.nodes + 1, nodes as f64);
         let mut order: Vec<NodeId> = (0..paths.len()).collect();
         // Ancestors come first: they are no less probable, and were pushed earlier.
         order.sort_by(|&a, &b| paths[b].total_cmp(&paths[a]));
@@ -743,63 +726,107 @@ impl OnlineSchedule {
         }
     }
 
-    /// Finds the nodes of a neural drafter's tree that are worth another forward: those that pay
-    /// themselves and whose best child will, if all these children are worth the forward.
-    fn worth_children(
+    /// Who gave a tree its probabilities: the neural drafter that grows it, or the statistical one
+    /// before the other has scored anything.
+    fn grown_by(&self, reviewer: usize, level: usize) -> usize {
+        let unscored = self.reviewers[reviewer].draft.answered.is_none();
+        let partner = self.levels[level].partner;
+        partner.filter(|_| unscored).unwrap_or(level)
+    }
+
+    /// Finds the rows of a tree that are worth another forward: after nodes that pay themselves,
+    /// where a better child than those that are there pays, if all of these are worth the forward.
+    fn worth_scoring(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Vec<bool> {
+        let (reviewer, level) = (growing.reviewer.0, growing.drafter.0);
+        let by = self.grown_by(reviewer, level);
+        let mut proposal = Shadow::new(LevelId(by), state, growing.proposed);
+        let kept = self.worthwhile(reviewer, state, &proposal);
+        let (rows, gain) = self.better_children(state, growing, &proposal, &kept.nodes);
+        let own = &self.reviewers[reviewer];
+        let none = vec![false; rows.len()];
+        if own.draft.answered.is_some() {
+            return if gain > 0.0 && !own.draft.trial {
+                rows
+            } else {
+                none
+            };
+        }
+        if reviewer == 0 {
+            self.reviewers[level].reading.offer(gain);
+        }
+        let pays = gain > 0.0 && self.is_worth_reading(reviewer, level);
+        if !pays && !self.try_out(reviewer, level, state) {
+            return none;
+        }
+        // What the partner's own tree is worth shows, though it is grown anew.
+        proposal.drafted.fill(false);
+        let own = &mut self.reviewers[reviewer];
+        own.draft.trial = !pays;
+        own.draft.proposals.push(proposal);
+        own.drafters[by].asking.gained(kept.gain);
+        if pays { rows } else { first_row(rows.len()) }
+    }
+
+    /// The rows after which a child is expected to pay that is better than those that are there,
+    /// and what they gain: by one forward together, or by going on after the best of them.
+    fn better_children(
         &self,
-        reviewer: usize,
         state: &DraftState<'_>,
         growing: &GrowingTree<'_>,
-    ) -> Vec<bool> {
+        proposal: &Shadow,
+        kept: &[bool],
+    ) -> (Vec<bool>, f64) {
+        let (reviewer, level) = (growing.reviewer.0, growing.drafter.0);
         let own = &self.reviewers[reviewer];
+        let stated = &own.drafters[proposal.drafter.0].stated;
+        let next = &own.drafters[level].next;
         let tree = growing.proposed.tree();
-        let mut open = vec![false; tree.len()];
-        if own.draft.trial {
-            return open;
+        let paths = proposal.path_probabilities(|said, depth| stated.estimate(said, depth));
+        let nodes = state.nodes + kept.iter().filter(|&&kept| kept).count();
+        let row = own.gain() * own.one_more(nodes + 1);
+        // What is behind each row, its price paid.
+        let mut behind = vec![0.0; tree.len() + 1];
+        for node in (0..tree.len()).rev().filter(|&node| kept[node]) {
+            let value = own.draft.survival * paths[node] - row + behind[node + 1];
+            behind[TokenTree::row(tree.parent(node))] += value;
         }
-        let proposal = Shadow::new(growing.drafter, state, growing.proposed);
-        let kept = self.worthwhile(reviewer, state, &proposal).nodes;
-        let drafter = &own.drafters[growing.drafter.0];
-        let estimate = |stated, depth| drafter.stated.estimate(stated, depth);
-        let paths = proposal.path_probabilities(estimate);
-        let nodes = kept.iter().filter(|&&kept| kept).count();
-        let rate = own.gain();
-        let row = rate * own.one_more(state.nodes + nodes + 1);
-        let mut gain = 0.0;
-        for node in (0..tree.len()).filter(|&node| kept[node] && !growing.answered[node]) {
-            let next = drafter
-                .next
-                .estimate(None, state.depth + tree.depth(node) + 1);
-            let child = own.draft.survival * paths[node] * next - row;
-            open[node] = child > 0.0;
-            gain += child.max(0.0);
+        let mut rows = vec![false; tree.len() + 1];
+        let (mut together, mut alone, mut best) = (0.0, 0.0, 0);
+        let places = std::iter::once(None).chain((0..tree.len()).map(Some));
+        for at in places.filter(|at| at.is_none_or(|node| kept[node])) {
+            let place = TokenTree::row(at);
+            if growing.answered[place] {
+                continue;
+            }
+            let reached = own.draft.survival * at.map_or(1.0, |node| paths[node]);
+            let depth = state.depth + at.map_or(0, |node| tree.depth(node) + 1);
+            let there = tree.children(at).filter(|&child| kept[child]);
+            let there: f64 = there.map(|child| own.draft.survival * paths[child]).sum();
+            let better = reached * next.estimate(None, depth) - there - row;
+            rows[place] = better > 0.0;
+            together += better.max(0.0);
+            let going_on = self.balance(reviewer, level, reached, Tip { depth, nodes });
+            if going_on - behind[place] > alone {
+                (alone, best) = (going_on - behind[place], place);
+            }
         }
-        let rows = open.iter().filter(|&&open| open).count();
-        let forward = self.reviewers[growing.drafter.0].forward_of(rows.max(1));
-        let depth = state.depth + tree.height();
-        let price = rate * self.token_cost(reviewer, growing.drafter.0, depth) * forward;
-        if gain > price {
-            open
-        } else {
-            vec![false; tree.len()]
-        }
+        rows[best] |= alone > 0.0;
+        let scored = rows.iter().filter(|&&row| row).count();
+        let forward = self.reviewers[level].forward_of(scored.max(1) as f64);
+        let price = own.gain() * self.token_cost(reviewer, level) * forward;
+        (rows, (together - price).max(alone))
     }
 
     /// Learns what a forward cost by which a neural drafter grows a tree.
-    fn learn_growth(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) {
+    fn learn_growth(&mut self, growing: &GrowingTree<'_>, forward: ForwardCost) {
         let (drafter, fixed) = (growing.drafter.0, self.assumed.fixed);
-        let height = growing.proposed.tree().height();
-        let answered = growing
-            .answered
-            .iter()
-            .filter(|&&answered| answered)
-            .count();
-        let usual = growing.forward.is_usual(answered);
+        let answered = growing.answered.iter().filter(|&&it| it).count();
+        let usual = forward.is_usual(answered.saturating_sub(1));
         let own = &mut self.reviewers[drafter];
-        own.depth = state.depth + height.saturating_sub(1);
-        own.turn.has(growing.forward.time.as_secs_f64());
-        own.learn_reading(&growing.forward, answered);
-        own.learn_forward(&growing.forward, usual, fixed);
+        own.turn.has(forward.time.as_secs_f64());
+        own.share(&forward);
+        own.learn_reading(&forward, answered.saturating_sub(1));
+        own.learn_forward(&forward, usual, fixed);
         if !usual {
             for level in &mut self.reviewers[..drafter] {
                 level.draft.unusual = true;
@@ -844,7 +871,9 @@ impl OnlineSchedule {
         let usual = outcome.has_usual_rows();
         let seconds = outcome.forward.time.as_secs_f64();
         let own = &mut self.reviewers[reviewer];
-        own.untimed = seconds <= 0.0;
+        if reviewer > 0 {
+            own.share(&outcome.forward);
+        }
         own.learn_reading(&outcome.forward, outcome.draft.len());
         own.learn_forward(&outcome.forward, usual, self.assumed.fixed);
         let drafting: f64 = outcome
@@ -881,7 +910,12 @@ impl OnlineSchedule {
     /// This text's part of the forward of a review, in steps of plain decoding.
     fn forward_time(&self, outcome: &Outcome<'_>) -> f64 {
         let own = &self.reviewers[outcome.reviewer.0];
-        own.forward_of(outcome.draft.len() + 1) / own.company().texts
+        let alone = (outcome.draft.len() + 1) as f64;
+        let rows_of_each = outcome
+            .forward
+            .shared
+            .map_or(alone, |all| all.rows as f64 / all.texts.max(1) as f64);
+        own.forward_of(rows_of_each)
     }
 
     /// What drafting took that was not measured, in steps of plain decoding.
@@ -890,9 +924,10 @@ impl OnlineSchedule {
         let neural = outcome
             .turns
             .iter()
-            .filter(|turn| self.is_neural(turn.turn.drafter.0));
+            .map(|turn| (turn, self.grown_by(reviewer, turn.turn.drafter.0)))
+            .filter(|(_, drafter)| self.is_neural(*drafter));
         neural
-            .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0, 0))
+            .map(|(turn, drafter)| turn.path.len() as f64 * self.token_cost(reviewer, drafter))
             .sum()
     }
 
@@ -902,7 +937,7 @@ impl OnlineSchedule {
         let reviewer = outcome.reviewer.0;
         let one = self.forward(reviewer);
         for turn in outcome.turns {
-            let drafter = turn.turn.drafter;
+            let drafter = LevelId(self.grown_by(reviewer, turn.turn.drafter.0));
             if self.is_neural(drafter.0) {
                 continue;
             }
@@ -941,13 +976,13 @@ impl OnlineSchedule {
                 .learn(said.probability, said.position, accepted);
             drafter.next.learn(None, said.position, accepted);
         }
-        let roles = &self.roles;
+        let levels = &self.levels;
         for proposal in std::mem::take(&mut own.draft.proposals) {
             let DrafterState { stated, next, .. } = &mut own.drafters[proposal.drafter.0];
             proposal.compare(outcome, |probability, depth, accepted| {
                 stated.learn(probability, depth, accepted);
             });
-            if roles.get(proposal.drafter.0) == Some(&Role::Drafter) {
+            if levels[proposal.drafter.0].is_neural {
                 proposal.compare_places(outcome, |depth, stayed| next.learn(None, depth, stayed));
             }
         }
@@ -989,8 +1024,7 @@ impl ReviewerState {
 
     /// Learns the rate at which a review gave tokens, and saves up time for trials.
     fn learn_rate(&mut self, tokens: f64, spent: f64) {
-        let texts = self.company().texts;
-        self.learn(|prices| prices.rate.learn(tokens, spent, texts));
+        self.rate.learn(tokens, spent, self.texts);
         self.trials = (self.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
     }
 
@@ -1034,9 +1068,10 @@ impl DrafterState {
 }
 
 impl Schedule for OnlineSchedule {
-    fn prepare(&mut self, roles: &[Role]) {
-        self.roles = roles.to_vec();
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+        self.levels = LevelKind::of(levels);
         self.begin_anew(false);
+        Ok(())
     }
 
     fn begin(&mut self, text: &NewText) {
@@ -1053,11 +1088,18 @@ impl Schedule for OnlineSchedule {
 
     fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
         let reviewer = reviewer.0;
+        if let Some(partner) = self.levels[reviewer].partner {
+            return self.partner_turn(reviewer, partner, state);
+        }
         if state.turns.is_empty() {
+            if reviewer == 0 {
+                self.reviewers
+                    .iter_mut()
+                    .for_each(|own| own.texts = state.texts);
+            }
             let own = &mut self.reviewers[reviewer];
             own.draft = Progress::new(reviewer);
-            own.refresh();
-            own.prices.costs.follow(state.context);
+            own.costs.follow(state.context);
             if reviewer == 0 {
                 for learner in &mut self.learners {
                     (learner.declined, learner.asked) = (false, false);
@@ -1067,11 +1109,12 @@ impl Schedule for OnlineSchedule {
         if state.ended || state.depth >= state.budget.depth || state.nodes >= state.budget.nodes {
             return None;
         }
-        if self.reviewers[reviewer].waits_for_company() {
+        if self.reviewers[reviewer].draft.tree.is_some() {
             return None;
         }
-        let statistical = self.statistical_turn(reviewer, state);
-        statistical.or_else(|| self.neural_turn(reviewer, state))
+        let turn = self.tree_turn(reviewer, state);
+        let turn = turn.or_else(|| self.statistical_turn(reviewer, state));
+        turn.or_else(|| self.neural_turn(reviewer, state))
     }
 
     fn want(&self) -> Want {
@@ -1081,7 +1124,6 @@ impl Schedule for OnlineSchedule {
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
         self.pending.note(drafted);
         let (reviewer, drafter) = (drafted.reviewer.0, drafted.drafter.0);
-        self.reviewers[drafter].depth = drafted.position;
         let own = &mut self.reviewers[reviewer];
         let state = &own.drafters[drafter];
         own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
@@ -1101,6 +1143,7 @@ impl Schedule for OnlineSchedule {
         state: &DraftState<'_>,
         proposed: &ScoredTree,
     ) -> Option<Vec<bool>> {
+        let drafter = LevelId(self.grown_by(reviewer.0, drafter.0));
         let mut proposal = Shadow::new(drafter, state, proposed);
         let neural = self.is_neural(drafter.0);
         let Kept {
@@ -1120,6 +1163,7 @@ impl Schedule for OnlineSchedule {
             *first = true;
         }
         proposal.drafted.clone_from(&keep);
+        proposal.answered = own.draft.answered.clone().filter(|_| neural);
         own.draft.proposals.push(proposal);
         let kept = keep.iter().filter(|&&kept| kept).count();
         let own = &mut own.drafters[drafter.0];
@@ -1129,16 +1173,16 @@ impl Schedule for OnlineSchedule {
     }
 
     fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
-        self.learn_growth(state, growing);
-        Some(self.worth_children(growing.reviewer.0, state, growing))
+        if let Some(forward) = growing.forward {
+            self.learn_growth(growing, forward);
+            let own = &mut self.reviewers[growing.reviewer.0];
+            own.draft.answered = Some(growing.answered.to_vec());
+        }
+        Some(self.worth_scoring(state, growing))
     }
 
     fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
         true
-    }
-
-    fn plans_joint_drafts(&self) -> bool {
-        false
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
@@ -1160,6 +1204,11 @@ impl Schedule for OnlineSchedule {
             learner.learning.learn(time.as_secs_f64());
         }
     }
+}
+
+/// The row after the context alone.
+fn first_row(rows: usize) -> Vec<bool> {
+    (0..rows).map(|row| row == 0).collect()
 }
 
 /// How many nodes, the most probable first, gain most over their price, and what they gain.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cascade_core::{Budget, LevelId, NodeId, ScoredTree, Want};
 
 use super::{DraftedToken, ForwardCost, Outcome};
-use crate::{Result, Role};
+use crate::{LevelSpec, Result};
 
 /// Decides, for the draft that a reviewer is about to verify, which drafter adds to it next and how
 /// many tokens.
@@ -40,26 +40,14 @@ pub trait Schedule: Send {
     /// checked for exactness, and which drafters are reported as idle.
     fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool;
 
-    /// Whether it gives turns to drafters that grow one tree together
-    /// ([`Expand::MostProbable`](crate::Expand::MostProbable)), of whose forwards it sees no
-    /// outcomes. `true` by default. If not, such a neural drafter grows its tree alone.
-    fn plans_joint_drafts(&self) -> bool {
-        true
-    }
-
-    /// Checks that the schedule fits this number of drafters.
+    /// Takes the levels that it is for, the target first. Called before anything else; ignored by
+    /// default.
     ///
     /// # Errors
-    /// If it does not; the error states both numbers. Never fails by default.
-    fn check(&self, drafters: usize) -> Result<()> {
-        let _ = drafters;
+    /// If it does not fit them. Never fails by default.
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+        let _ = levels;
         Ok(())
-    }
-
-    /// Names the roles of the levels, the target first. Called once, before anything else; ignored
-    /// by default.
-    fn prepare(&mut self, roles: &[Role]) {
-        let _ = roles;
     }
 
     /// What [`stop`](Self::stop) reads of each row of a neural drafter's scores; by default only
@@ -76,10 +64,10 @@ pub trait Schedule: Send {
         false
     }
 
-    /// Which nodes of a statistical drafter's proposal, or of a tree that a neural drafter grew
-    /// alone, are drafted, one entry for each; without its parent a node is not. All that there is
-    /// room for (`None`) by default. Such a proposal is determined by the context,
-    /// so that it may be cut by its estimates for its nodes.
+    /// Which nodes of a statistical drafter's proposal, or of a tree that a neural drafter grew, are
+    /// drafted, one entry for each; without its parent a node is not. All that there is room for
+    /// (`None`) by default. Such a proposal is determined by the context, so that it may be cut by
+    /// its estimates for its nodes.
     fn trim(
         &mut self,
         reviewer: LevelId,
@@ -91,12 +79,12 @@ pub trait Schedule: Send {
         None
     }
 
-    /// Which nodes of a tree that a neural drafter grows alone
-    /// ([`Expand::MostProbable`](crate::Expand::MostProbable)) are given children in one more
-    /// forward, one entry for each; only nodes that are not
+    /// Which rows of a tree that a neural drafter grows
+    /// ([`Expand::MostProbable`](crate::Expand::MostProbable)) it scores in one more forward, so
+    /// that there are children after them, one entry for each; only rows that are not
     /// [answered](GrowingTree::answered) count. All that the draft has room for (`None`) by
-    /// default. Asked after each of its forwards; afterwards the tree may be cut by
-    /// [`trim`](Self::trim).
+    /// default. Asked after each of its forwards, and before the first if a statistical drafter
+    /// grows the tree with it; afterwards the tree may be cut by [`trim`](Self::trim).
     fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
         let _ = (state, growing);
         None
@@ -160,11 +148,16 @@ pub struct DraftState<'a> {
     pub budget: Budget,
     /// Number of levels below the reviewer.
     pub drafters: usize,
+    /// Texts that share forwards with this one, itself included ([`Scorer::texts`]); 1 where times
+    /// are withheld (see [`Outcome::forward`]).
+    ///
+    /// [`Scorer::texts`]: cascade_core::Scorer::texts
+    pub texts: usize,
     /// The turns so far, in order.
     pub turns: &'a [TurnRecord],
 }
 
-/// A tree that a neural drafter grows alone, as a schedule sees it after one of its forwards.
+/// A tree that a neural drafter grows, as a schedule sees it before another of its forwards.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GrowingTree<'a> {
@@ -172,13 +165,13 @@ pub struct GrowingTree<'a> {
     pub reviewer: LevelId,
     /// The level that grows it.
     pub drafter: LevelId,
-    /// All nodes that it was given, with what the drafter says of each.
+    /// All nodes that it was given, with what is said of each.
     pub proposed: &'a ScoredTree,
-    /// Whether each node was asked for children.
+    /// Whether each row was scored: the one after the context, then those after the nodes.
     pub answered: &'a [bool],
-    /// What the last forward cost. Its time is 0 where times are withheld (see
-    /// [`Outcome::forward`]).
-    pub forward: ForwardCost,
+    /// What the last forward cost; `None` before the first. Its time is 0 where times are withheld
+    /// (see [`Outcome::forward`]).
+    pub forward: Option<ForwardCost>,
 }
 
 /// A turn requested from a drafter.

@@ -1,6 +1,6 @@
 //! What a statistical drafter proposed, whether it was drafted or not.
 
-use cascade_core::{LevelId, NodeId, ScoredTree, TokenId};
+use cascade_core::{LevelId, NodeId, ScoredTree, TokenId, TokenTree};
 
 use super::{DraftState, Outcome};
 
@@ -16,6 +16,8 @@ pub(super) struct Shadow {
     proposed: ScoredTree,
     /// Whether each node was drafted; all, until something else is said.
     pub(super) drafted: Vec<bool>,
+    /// The rows that a neural drafter scored, if others gave children to the rest.
+    pub(super) answered: Option<Vec<bool>>,
 }
 
 impl Shadow {
@@ -26,6 +28,7 @@ impl Shadow {
             turns: state.turns.len(),
             before: state.depth,
             drafted: vec![true; proposed.tree().len()],
+            answered: None,
             proposed: proposed.clone(),
         }
     }
@@ -94,7 +97,10 @@ impl Shadow {
         let tree = self.proposed.tree();
         let mut at = None;
         for (depth, token) in text.into_iter().enumerate() {
-            let Some(first) = tree.children(at).next() else {
+            let row = TokenTree::row(at);
+            let answered = self.answered.as_ref();
+            let scored = answered.is_none_or(|rows| rows.get(row) == Some(&true));
+            let Some(first) = tree.children(at).next().filter(|_| scored) else {
                 return;
             };
             let said = tree.child(at, token);

@@ -3,7 +3,7 @@
 use cascade_core::LevelId;
 
 use super::{DraftState, Schedule, Turn, TurnStart};
-use crate::{Error, KMatrix, Placement, Result};
+use crate::{Error, KMatrix, LevelSpec, Placement, Result};
 
 /// The schedule of Cascade Speculative Drafting (Algorithm 1): for each reviewer, every drafter in
 /// turn, largest first, each with as many tokens as its entry of the K matrix.
@@ -80,11 +80,27 @@ impl Schedule for StaticSchedule {
         self.k.tokens(reviewer, drafter) > 0
     }
 
-    fn check(&self, drafters: usize) -> Result<()> {
-        match self.k.size() {
-            size if size == drafters => Ok(()),
-            size => Err(Error::KMatrixSize { size, drafters }),
+    /// # Errors
+    /// * [`Error::KMatrixSize`]: the matrix is of another number of drafters.
+    /// * [`Error::NotJoint`]: those who draft for a drafter that grows trees must mix probabilities.
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+        let (size, drafters) = (self.k.size(), levels.len().saturating_sub(1));
+        if size != drafters {
+            return Err(Error::KMatrixSize { size, drafters });
         }
+        for (tree, level) in levels.iter().enumerate().filter(|(_, it)| it.grows_trees()) {
+            let mut below = levels.iter().enumerate().skip(tree + 1);
+            let unable = below.find(|(partner, it)| {
+                self.may_pair(LevelId(tree), LevelId(*partner)) && !it.takes_advice()
+            });
+            if let Some((_, partner)) = unable {
+                return Err(Error::NotJoint {
+                    drafter: level.name().to_owned(),
+                    problem: format!("`{}` does not mix probabilities", partner.name()),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -113,6 +129,7 @@ mod tests {
                 ended: false,
                 budget: Budget { depth: 9, nodes: 9 },
                 drafters: schedule.k.size(),
+                texts: 1,
                 turns: &records,
             };
             let Some(turn) = schedule.next(LevelId::TARGET, &state) else {
@@ -170,6 +187,7 @@ mod tests {
             ended: false,
             budget: Budget { depth: 9, nodes: 9 },
             drafters: 2,
+            texts: 1,
             turns: &records,
         };
         assert_eq!(schedule.next(LevelId::TARGET, &state), None);

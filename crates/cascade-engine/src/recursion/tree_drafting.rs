@@ -1,33 +1,47 @@
-//! How a neural drafter grows a tree by itself: the nodes of the most probable paths, of which
-//! those that pay are drafted (the dynamic tree of EAGLE-2, with a price in place of a fixed size).
+//! How a neural drafter grows a tree: the nodes of the most probable paths, of which those that pay
+//! are drafted (the dynamic tree of EAGLE-2, with a price in place of a fixed size). Alone, or with
+//! a statistical drafter: then by the probabilities of both.
 
-use cascade_core::{Budget, NodeId, ScoredTree, TokenId, TokenTree, Want};
+use cascade_core::{
+    Advice, Budget, Guidance, LevelId, NodeId, ScoredTree, TokenId, TokenTree, Want,
+};
 
-use super::{DraftSlot, Recursion};
+use super::{DraftSlot, Recursion, levels_from};
 use crate::Result;
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
-use crate::level::Neural;
+use crate::level::{Level, Neural, Statistical};
 use crate::policy::{DraftState, ForwardCost, GrowingTree};
 
 /// Children that a node is given at most: the tokens that the drafter thinks most of.
 const CHILDREN: usize = 10;
+/// Tokens that a partner is told of each row.
+const TOLD: usize = 16;
 
-/// A turn of a neural drafter that [expands](crate::Expand::MostProbable) the most probable nodes
-/// and for which nobody drafts.
+/// A turn of a neural drafter that [expands](crate::Expand::MostProbable) the most probable nodes.
 ///
-/// Each forward gives children to all nodes that the draft would have now and that have none yet,
-/// so there are as many forwards as the tree is high, at most. All tokens are point masses, chosen
-/// by what is known before the review: every rule is exact.
+/// Each forward scores nodes that the draft would have now and that were not scored yet. Without a
+/// partner they are given children. A partner has grown a tree before, and grows it anew with the
+/// scores. All tokens are point masses, chosen by what is known before the review: every rule is
+/// exact.
 pub(crate) struct TreeDrafting<'a> {
     recursion: &'a mut Recursion,
     neural: &'a mut Neural,
     slot: DraftSlot,
-    /// All nodes that were given, and whether each was asked for its children.
+    context: &'a [TokenId],
+    /// The tree so far.
     given: ScoredTree,
+    /// Whether each row was asked for: the context's, then each node's.
     answered: Vec<bool>,
-    /// Probability of the path to each.
-    paths: Vec<f32>,
+    partner: Option<Partner<'a>>,
+}
+
+/// A statistical drafter that grows the tree too, and what it was told.
+struct Partner<'a> {
+    level: LevelId,
+    drafter: &'a mut Statistical,
+    budget: Budget,
+    advice: Advice,
 }
 
 impl<'a> TreeDrafting<'a> {
@@ -35,52 +49,116 @@ impl<'a> TreeDrafting<'a> {
         recursion: &'a mut Recursion,
         neural: &'a mut Neural,
         slot: DraftSlot,
+        context: &'a [TokenId],
     ) -> Self {
         Self {
             recursion,
             neural,
             slot,
+            context,
             given: TokenTree::new().into(),
-            answered: Vec::new(),
-            paths: Vec::new(),
+            answered: vec![false],
+            partner: None,
         }
     }
 
-    /// Drafts after `context`, as deep as the turn's quota at most. Nothing, if the model has no
-    /// positions left.
+    /// Drafts after the context. The turn's quota is the tree's depth, or with a partner, among the
+    /// levels `below`, the number of forwards, at most. Nothing, if the model has no positions
+    /// left.
     pub(crate) fn run(
         mut self,
-        context: &[TokenId],
+        below: &'a mut [Level],
         state: &DraftState<'_>,
         decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
-        let Some(positions) = self.neural.positions(context, &[]) else {
-            self.neural.say_unread(context, &[]);
+        let Some(positions) = self.neural.positions(self.context, &[]) else {
+            self.neural.say_unread(self.context, &[]);
             return Ok(DraftBuilder::default());
         };
-        let nodes = self.slot.capacity.nodes;
-        let budget = Budget {
-            // The last tokens need no row.
-            depth: self.slot.quota.min(positions.saturating_add(1)),
-            nodes: nodes.saturating_sub(self.slot.reserved).max(1),
+        let capacity = self.slot.capacity;
+        let most = Budget {
+            depth: capacity.depth.min(capacity.nodes),
+            nodes: capacity.nodes.saturating_sub(self.slot.reserved).max(1),
         };
-        let mut forward = self.answer(&[None], context, decoding)?;
-        loop {
-            let growing = GrowingTree {
-                reviewer: self.slot.reviewer,
-                drafter: self.slot.drafter,
-                proposed: &self.given,
-                answered: &self.answered,
-                forward,
-            };
-            let wanted = self.recursion.schedule.expand(state, &growing);
-            let open = self.open(budget, wanted.as_deref());
+        self.partner = self.find_partner(below, most, positions)?;
+        let (budget, forwards) = match &self.partner {
+            Some(partner) => (partner.budget, self.slot.quota),
+            None => {
+                // The last tokens need no row.
+                let depth = self.slot.quota.min(positions.saturating_add(1));
+                (Budget { depth, ..most }, usize::MAX)
+            }
+        };
+        self.propose(decoding)?;
+        let mut forward = None;
+        for _ in 0..forwards {
+            let open = self.open(budget, state, forward);
             if open.is_empty() {
                 break;
             }
-            forward = self.answer(&open, context, decoding)?;
+            forward = Some(self.answer(&open, decoding)?);
         }
         Ok(self.drafted(budget, state))
+    }
+
+    /// The statistical drafter that the schedule gives a turn in the tree, if it mixes
+    /// probabilities.
+    fn find_partner(
+        &mut self,
+        below: &'a mut [Level],
+        most: Budget,
+        positions: usize,
+    ) -> Result<Option<Partner<'a>>> {
+        let drafter = self.slot.drafter;
+        let mut levels = drafter.0 + 1..=drafter.0 + below.len();
+        let schedule = &mut self.recursion.schedule;
+        if !levels.any(|level| schedule.may_pair(drafter, LevelId(level))) {
+            return Ok(None);
+        }
+        let state = DraftState {
+            context: self.context.len(),
+            depth: 0,
+            nodes: 0,
+            ended: false,
+            budget: most,
+            drafters: below.len(),
+            texts: self.recursion.texts,
+            turns: &[],
+        };
+        let Some(turn) = schedule.next(drafter, &state) else {
+            return Ok(None);
+        };
+        let budget = Budget {
+            depth: most.depth.min(turn.tokens).min(positions),
+            nodes: most.nodes.min(turn.nodes),
+        };
+        let level = turn.drafter;
+        Ok(match levels_from(below, drafter, level)?.first_mut() {
+            Some(Level::Statistical(drafter)) if drafter.takes_advice() => Some(Partner {
+                level,
+                drafter,
+                budget,
+                advice: Advice::default(),
+            }),
+            _ => None,
+        })
+    }
+
+    /// Has the partner grow the tree anew, with all that it was told.
+    fn propose(&mut self, decoding: &mut DecodingState) -> Result<()> {
+        if let Some(partner) = &mut self.partner {
+            let mut guidance = Guidance::new(decoding.choice());
+            if partner.advice.root().is_some() {
+                guidance = guidance.with_advice(&partner.advice);
+            }
+            let settings = &self.recursion.settings;
+            let budget = partner.budget;
+            self.given = partner
+                .drafter
+                .propose(self.context, budget, &mut guidance, settings)?;
+            self.answered = partner.advice.answered(self.given.tree());
+        }
+        Ok(())
     }
 
     /// What is kept of the tree, by the schedule or within the budget.
@@ -97,16 +175,26 @@ impl<'a> TreeDrafting<'a> {
             let pays = |keep: &Vec<bool>| keep.get(node).is_some_and(|&kept| kept);
             best[node] && paying.as_ref().is_none_or(pays)
         };
-        self.recursion
-            .fitting(&self.given, budget, keep, |_| drafter)
+        let tree = self.given.tree();
+        let proposer = |node| match &self.partner {
+            Some(partner) if !self.answered[TokenTree::row(tree.parent(node))] => partner.level,
+            _ => drafter,
+        };
+        self.recursion.fitting(&self.given, budget, keep, proposer)
     }
 
     /// Whether each node is among the `count` most probable ones. Parents are whenever children
     /// are.
     fn best(&self, count: usize) -> Vec<bool> {
-        let mut order: Vec<NodeId> = (0..self.paths.len()).collect();
+        let tree = self.given.tree();
+        let mut paths: Vec<f32> = Vec::with_capacity(tree.len());
+        for node in 0..tree.len() {
+            let before = tree.parent(node).map_or(1.0, |parent| paths[parent]);
+            paths.push(before * self.given.probability(node).unwrap_or(1.0));
+        }
+        let mut order: Vec<NodeId> = (0..paths.len()).collect();
         // No child is more probable than its parent, which was pushed earlier.
-        order.sort_by(|&a, &b| self.paths[b].total_cmp(&self.paths[a]));
+        order.sort_by(|&a, &b| paths[b].total_cmp(&paths[a]));
         let mut best = vec![false; order.len()];
         order
             .into_iter()
@@ -115,64 +203,88 @@ impl<'a> TreeDrafting<'a> {
         best
     }
 
-    /// The nodes that are to be given children: of those that the draft would have, and that are
-    /// `wanted`.
-    fn open(&self, budget: Budget, wanted: Option<&[bool]>) -> Vec<Option<NodeId>> {
+    /// The rows of the next forward: of the nodes that the draft would have, those that can have
+    /// children and that the schedule wants to have some.
+    fn open(
+        &mut self,
+        budget: Budget,
+        state: &DraftState<'_>,
+        forward: Option<ForwardCost>,
+    ) -> Vec<Option<NodeId>> {
+        if self.partner.is_none() && forward.is_none() {
+            // The schedule has decided on the first one.
+            return vec![None];
+        }
+        let growing = GrowingTree {
+            reviewer: self.slot.reviewer,
+            drafter: self.slot.drafter,
+            proposed: &self.given,
+            answered: &self.answered,
+            forward,
+        };
+        let wanted = self.recursion.schedule.expand(state, &growing);
         let tree = self.given.tree();
         let best = self.best(budget.nodes);
-        let is_open = |&node: &NodeId| {
-            let wanted = wanted.is_none_or(|wanted| wanted.get(node).is_some_and(|&it| it));
+        let has_room = |node: NodeId| {
             let ends = self.recursion.settings.is_eos(tree.token(node));
-            let room = tree.depth(node) + 1 < budget.depth;
-            wanted && best[node] && !self.answered[node] && room && !ends
+            best[node] && tree.depth(node) + 1 < budget.depth && !ends
         };
-        (0..tree.len()).filter(is_open).map(Some).collect()
+        let is_open = |at: &Option<NodeId>| {
+            let row = TokenTree::row(*at);
+            let wanted = wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.get(row) == Some(&true));
+            wanted && !self.answered[row] && at.is_none_or(has_room)
+        };
+        let nodes = (0..tree.len()).map(Some);
+        std::iter::once(None).chain(nodes).filter(is_open).collect()
     }
 
-    /// Gives children to nodes, or to the context, in one forward.
+    /// Scores nodes, or the context, in one forward, and grows the tree by what that says.
     fn answer(
         &mut self,
         nodes: &[Option<NodeId>],
-        context: &[TokenId],
         decoding: &mut DecodingState,
     ) -> Result<ForwardCost> {
         let (scored, places) = self.with_ancestors(nodes);
-        let told = self.neural.info().max_top.unwrap_or(CHILDREN);
-        let width = CHILDREN.min(told).min(self.recursion.settings.vocab_size);
-        let want = match decoding {
-            DecodingState::Greedy => Want::ARGMAX.with_top(width),
-            DecodingState::Coupled(..) | DecodingState::Drawn(..) => Want::LOGITS,
+        let most = if self.partner.is_some() {
+            TOLD
+        } else {
+            CHILDREN
         };
-        let (scores, forward) = self.neural.score(context, &scored, want)?;
-        let mut view = decoding.view(&scores, context.len());
-        for &node in nodes {
-            let at = node.and_then(|node| places[node]);
-            let children = view
-                .likely(&scored, at, width)
-                .map_err(|source| self.neural.failed(source))?;
-            for (token, probability) in children {
-                self.push(token, node, probability);
+        let known = self.neural.info().max_top.unwrap_or(most);
+        let width = most.min(known).min(self.recursion.settings.vocab_size);
+        let want = match decoding {
+            DecodingState::Coupled(..) | DecodingState::Drawn(..) if self.partner.is_none() => {
+                Want::LOGITS
             }
-            if let Some(node) = node {
-                self.answered[node] = true;
+            _ => Want::ARGMAX.with_top(width),
+        };
+        let (scores, mut forward) = self.neural.score(self.context, &scored, want)?;
+        if let Some(partner) = &mut self.partner {
+            if let Some(top) = &scores.top {
+                partner.advice.add(&scored, top);
+            }
+            self.propose(decoding)?;
+        } else {
+            let mut view = decoding.view(&scores, self.context.len());
+            for &node in nodes {
+                let at = node.and_then(|node| places[node]);
+                let children = view
+                    .likely(&scored, at, width)
+                    .map_err(|source| self.neural.failed(source))?;
+                for (token, probability) in children {
+                    self.given.push_estimated(token, node, probability);
+                    self.answered.push(false);
+                }
+                self.answered[TokenTree::row(node)] = true;
             }
         }
-        Ok(if decoding.is_drawn() {
+        if decoding.is_drawn() {
             // Such drafts must not depend on the clock.
-            ForwardCost {
-                time: Default::default(),
-                ..forward
-            }
-        } else {
-            forward
-        })
-    }
-
-    fn push(&mut self, token: TokenId, parent: Option<NodeId>, probability: f32) {
-        let before = parent.map_or(1.0, |parent| self.paths[parent]);
-        self.given.push_estimated(token, parent, probability);
-        self.paths.push(before * probability);
-        self.answered.push(false);
+            forward.time = Default::default();
+        }
+        Ok(forward)
     }
 
     /// The smallest tree with these nodes, and the place of each node in it.

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Decoding, Drafter, Observation, Prompt, Result, Sampling, ScoredTree,
-    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Drafter, GatheredProbs, LevelId, Observation, Prompt, Result,
+    Sampling, ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand, KMatrix,
-    NeuralOptions, Options, Outcome, Rule, StopRule,
+    AssumedCosts, Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand,
+    KMatrix, NeuralOptions, OnlineSchedule, Options, Outcome, Rule, StopRule,
 };
 use cascade_ngram::MaxGramTree;
 
@@ -56,6 +56,106 @@ fn samples_do_not_depend_on_earlier_generations() {
         let greedy = Options::default().with_max_new_tokens(40);
         experienced.generate_tokens(&prompt, &greedy).unwrap();
     }
+}
+
+/// A text of period 7, and a model that has every fifth token wrong.
+#[derive(Clone, Copy)]
+struct Loop {
+    is_right: bool,
+}
+
+impl Loop {
+    fn says(self, position: usize) -> TokenId {
+        let token = [1, 4, 2, 8, 5, 7, 3][position % 7];
+        if self.is_right || !position.is_multiple_of(5) {
+            token
+        } else {
+            9
+        }
+    }
+}
+
+impl Scorer for Loop {
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, VOCABULARY)
+    }
+
+    fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let depths = (0..tree.len()).map(|node| tree.depth(node) + 1);
+        let rows = std::iter::once(0).chain(depths);
+        let argmax: Vec<TokenId> = rows.map(|depth| self.says(context.len() + depth)).collect();
+        let top = |&token: &TokenId| {
+            let others = (0..).map(move |step| ((token + 1 + step) % VOCABULARY as TokenId, 0.01));
+            std::iter::once((token, 0.8)).chain(others).take(want.top)
+        };
+        let top = Top {
+            width: want.top,
+            tokens: argmax.iter().flat_map(top).collect(),
+        };
+        let rows = argmax.len();
+        let gathered = GatheredProbs {
+            argmax: vec![0.8; rows],
+            nodes: vec![0.8; rows - 1],
+        };
+        Ok(Scores::default()
+            .with_argmax(argmax)
+            .with_gathered(Some(gathered))
+            .with_top((want.top > 0).then_some(top))
+            .with_rows_computed(rows))
+    }
+}
+
+/// By the online schedule a neural drafter and the tree grow one tree: before the text repeats
+/// itself by the neural one's tokens, and then by the other's too, whose are right where its own
+/// are wrong.
+#[test]
+fn one_tree_by_the_online_schedule() {
+    let generate = |costs: [f64; 2]| {
+        let schedule = OnlineSchedule::new(AssumedCosts {
+            row: costs[0],
+            drafters: vec![costs[1], 0.0],
+            fixed: true,
+            ..AssumedCosts::default()
+        });
+        let mut cascade = Cascade::builder()
+            .target("target", Loop { is_right: true })
+            .neural_with("drafter", Loop { is_right: false }, most_probable())
+            .statistical("tree", MaxGramTree::default())
+            .max_nodes(16)
+            .schedule(schedule)
+            .build()
+            .unwrap();
+        let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 4]);
+        let options = Options::default().with_max_new_tokens(200);
+        let found = cascade.generate_tokens(&prompt, &options).unwrap();
+        let text: Vec<_> = (2..202)
+            .map(|at| Loop { is_right: true }.says(at))
+            .collect();
+        assert_eq!(found.tokens, text);
+        let kept = |level| {
+            let of_level = |it: &&LevelId| **it == LevelId(level);
+            found.proposers.iter().filter(of_level).count()
+        };
+        (
+            kept(1),
+            kept(2),
+            found.steps.len(),
+            found.models[1].usage.calls,
+        )
+    };
+    let (neural, tree, steps, calls) = generate([0.02, 0.05]);
+    assert!(
+        neural > 10 && tree > 10 && steps < 50,
+        "{neural} {tree} {steps}"
+    );
+    assert!(calls > 0);
+    // A forward that costs as much as the target's does not pay, beside trials.
+    let (_, tree, _, calls) = generate([0.02, 1.0]);
+    assert!(tree > 100 && calls < 8, "{tree} {calls}");
 }
 
 /// What a target was asked for beside rows.

@@ -83,7 +83,7 @@ pub struct BatchCounts {
 
 impl Batcher {
     /// One that shows each forward, once it is computed, to `observe`, with the model that computed
-    /// it and while all who take part wait: it should do little. Forwards have no number yet.
+    /// it and while all who take part wait: it should do little.
     pub fn with_observer(
         observe: impl Fn(&Arc<Model>, &SharedForward) + Send + Sync + 'static,
     ) -> Self {
@@ -260,6 +260,15 @@ impl Scorer for BatchedSession {
         self.session = Some(call.session);
         self.forward = call.forward;
         answer
+    }
+
+    fn texts(&self) -> usize {
+        if !self.model.gathers() {
+            return 1;
+        }
+        let state = self.seat.shared.lock();
+        let running = state.members.values().filter(|it| it.running > 0);
+        running.count().max(1)
     }
 
     fn shared_forward(&self) -> Option<SharedForward> {
@@ -542,10 +551,6 @@ impl State {
         let Some(model) = calls.first().map(|call| Arc::clone(call.model())) else {
             return;
         };
-        let shared = SharedForward {
-            number: self.counts.forwards,
-            ..shared
-        };
         let parts = self.ledger.divide(&model, &shared, &forward.rows);
         for ((call, part), &rows) in calls.iter_mut().zip(parts).zip(&forward.rows) {
             call.part += part;
@@ -594,7 +599,7 @@ impl SharedBatcher {
         state
     }
 
-    /// The forward, and what is known of it but its number.
+    /// The forward, and what is known of it.
     fn forward(&self, calls: &mut [Call], company: Company) -> (Forward, SharedForward) {
         let begun = Instant::now();
         let together = calls
@@ -602,7 +607,6 @@ impl SharedBatcher {
             .map(|call| (&mut call.session, &mut call.scoring));
         let forward = forward(together.collect(), company, self.pieces);
         let shared = SharedForward {
-            number: 0,
             texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
             rows: forward.rows.iter().sum(),
             time: begun.elapsed(),

@@ -26,7 +26,7 @@
 //!         .decimals(2)
 //!         .intervals("95 %, bootstrap over questions"),
 //!     )?;
-//! assert!(table.to_markdown().contains("| SWI (paper) |   SWI (simulated) |"));
+//! assert!(table.to_markdown().contains("| SWI (paper) |"));
 //! # Ok::<(), cascade_reproduce::Error>(())
 //! ```
 

@@ -291,7 +291,7 @@ impl AssumedReplays<'_> {
         mut outcome: AssumedOutcome,
     ) -> Result<AssumedOutcome> {
         let (texts, records) = (outcome.texts, self.records().count());
-        let batch = VirtualBatch::new(texts, 1 + self.config.drafters().len());
+        let batch = VirtualBatch::new(texts);
         let replay = |number: usize, text: VirtualText, mut own: AssumedOutcome| {
             let place = (number * records / texts, Some(&text));
             text.run(|| self.replay_text(drafts, costs, place, &mut own))?;

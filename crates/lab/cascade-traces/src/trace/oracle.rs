@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{LevelId, ScoredTree, TokenId, TokenTree};
-use cascade_engine::{DraftState, DraftedToken, Outcome, Role, Schedule, Turn, TurnStart};
+use cascade_engine::{
+    DraftState, DraftedToken, LevelSpec, Outcome, Result, Schedule, Turn, TurnStart,
+};
 
 /// Tokens and nodes that are asked of each drafter.
 const MOST: usize = 64;
@@ -35,7 +37,8 @@ impl OracleText {
 #[derive(Clone, Debug)]
 pub struct Oracle {
     text: OracleText,
-    roles: Vec<Role>,
+    /// Whether each level is a model, the target first.
+    neural: Vec<bool>,
 }
 
 impl Oracle {
@@ -44,7 +47,7 @@ impl Oracle {
         let text = OracleText::default();
         let oracle = Self {
             text: text.clone(),
-            roles: Vec::new(),
+            neural: Vec::new(),
         };
         (oracle, text)
     }
@@ -63,16 +66,17 @@ impl Oracle {
 }
 
 impl Schedule for Oracle {
-    fn prepare(&mut self, roles: &[Role]) {
-        self.roles = roles.to_vec();
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+        self.neural = levels.iter().map(LevelSpec::is_neural).collect();
+        Ok(())
     }
 
     fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
         if reviewer != LevelId::TARGET || state.ended {
             return None;
         }
-        let mut order: Vec<usize> = (1..self.roles.len()).collect();
-        order.sort_by_key(|&level| self.roles[level] == Role::Drafter);
+        let mut order: Vec<usize> = (1..self.neural.len()).collect();
+        order.sort_by_key(|&level| self.neural[level]);
         let level = order.get(state.turns.len())?;
         Some(Turn {
             drafter: LevelId(*level),
