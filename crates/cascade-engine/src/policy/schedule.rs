@@ -64,10 +64,10 @@ pub trait Schedule: Send {
         false
     }
 
-    /// Which nodes of a statistical drafter's proposal, or of a tree that a neural drafter grew, are
-    /// drafted, one entry for each; without its parent a node is not. All that there is room for
-    /// (`None`) by default. Such a proposal is determined by the context, so that it may be cut by
-    /// its estimates for its nodes.
+    /// Which nodes of a statistical drafter's proposal, or of a tree that a neural drafter grew,
+    /// are drafted, one entry for each; without its parent a node is not. All that there is room
+    /// for (`None`) by default. Such a proposal is determined by the context, so that it may be cut
+    /// by its estimates for its nodes.
     fn trim(
         &mut self,
         reviewer: LevelId,

@@ -82,7 +82,8 @@ impl Schedule for StaticSchedule {
 
     /// # Errors
     /// * [`Error::KMatrixSize`]: the matrix is of another number of drafters.
-    /// * [`Error::NotJoint`]: those who draft for a drafter that grows trees must mix probabilities.
+    /// * [`Error::NotJoint`]: those who draft for a drafter that grows trees must mix
+    ///   probabilities.
     fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
         let (size, drafters) = (self.k.size(), levels.len().saturating_sub(1));
         if size != drafters {

@@ -15,7 +15,7 @@ use crate::policy::{DraftState, ForwardCost, GrowingTree};
 
 /// Children that a node is given at most: the tokens that the drafter thinks most of.
 const CHILDREN: usize = 10;
-/// Tokens that a partner is told of each row.
+/// The most probable tokens of a row that a partner learns.
 const TOLD: usize = 16;
 
 /// A turn of a neural drafter that [expands](crate::Expand::MostProbable) the most probable nodes.
