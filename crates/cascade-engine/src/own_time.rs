@@ -72,6 +72,10 @@ impl<U: Fn() -> Duration> Scorer for CountedScorer<U> {
         scores
     }
 
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        self.scorer.cached(context)
+    }
+
     fn shared_forward(&self) -> Option<SharedForward> {
         self.scorer.shared_forward()
     }
