@@ -1,7 +1,8 @@
 //! Who drafts and how much: the schedule of a configuration.
 
 use cascade_engine::{
-    AssumedCosts, KMatrix, OnlineSchedule, Placement, Schedule, SharedPrices, StaticSchedule,
+    AssumedCosts, KMatrix, OnStatement, OnlineSchedule, Placement, Schedule, SharedPrices,
+    StaticSchedule,
 };
 
 /// The schedule of a configuration.
@@ -32,16 +33,21 @@ impl ScheduleConfig {
     }
 
     /// The schedule itself. `assumed` are costs before they are measured, and `shared` the prices
-    /// of forwards that it shares with other texts, by level.
+    /// of forwards that it shares with other texts, by level. Only the online one believes
+    /// statements, and gives what became of them.
     pub fn schedule(
         &self,
         placement: Placement,
         assumed: AssumedCosts,
         shared: Vec<Option<SharedPrices>>,
+        tell: OnStatement,
     ) -> Box<dyn Schedule> {
         match self {
             Self::Static(k) => Box::new(StaticSchedule::new(k.clone()).with_placement(placement)),
-            Self::Online => Box::new(OnlineSchedule::new(assumed).sharing(shared)),
+            Self::Online => {
+                let schedule = OnlineSchedule::new(assumed).sharing(shared);
+                Box::new(schedule.telling(tell))
+            }
         }
     }
 }

@@ -26,6 +26,7 @@ mod prices;
 mod reading;
 mod schedule;
 mod shadow;
+mod statement;
 mod static_schedule;
 mod stop_rule;
 
@@ -43,5 +44,6 @@ pub use online::{AssumedCosts, OnlineSchedule};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub use prices::SharedPrices;
 pub use schedule::{DraftState, GrowingTree, NewText, Schedule, Turn, TurnRecord, TurnStart};
+pub use statement::{OnStatement, Statement};
 pub use static_schedule::StaticSchedule;
 pub use stop_rule::{DraftedToken, StopRule};
