@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use cascade_config::{
     AssembleOptions, Assembled, Assembly, Config, DeviceSpec, Notices, SamplingSettings, Target,
 };
-use cascade_engine::{GenerationOutput, Options, Role};
-use cascade_models::HubOptions;
+use cascade_engine::{GenerationOutput, Options, Role, Rule};
+use cascade_models::{Batcher, HubOptions, SharedPrefixes};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use safetensors::SafeTensors;
@@ -252,6 +252,84 @@ fn a_fresh_cascade_drafts_as_a_warm_one() {
         assert_eq!(warm.tokens, fresh.tokens);
         assert_eq!(warm.steps, fresh.steps);
         assert_eq!(warm.proposers, fresh.proposers);
+    }
+}
+
+/// What the target reads of a prompt: the rows that its first forward computed beside those of the
+/// draft.
+fn read(output: &GenerationOutput) -> u64 {
+    output.models[0].usage.prefill_rows
+}
+
+/// The second turn of a conversation: nothing that a cache holds is read again for a head, which
+/// drafts as if all had been; where another session had read it, from its own part of the text.
+/// Where what is drafted decides what is drawn, all is read.
+#[test]
+fn a_head_has_no_prompt_read_again() {
+    let heads = Heads::new();
+    cascade_demo::register();
+    let scope = Arc::new(SharedPrefixes::default());
+    let batcher = Batcher::default();
+    for (name, rule, temperature) in [
+        ("good", Rule::Coupled, 0.0),
+        ("medusa", Rule::Coupled, 0.0),
+        ("good", Rule::Coupled, 0.8),
+        ("good", Rule::Speculative, 0.8),
+    ] {
+        let what = format!("{name}, {rule:?} at {temperature}");
+        let yaml = format!(
+            "target: {{ model: embedded:demo-llama-base, rule: {rule} }}\ndrafters:\n{}\nk: {{ \
+             matrix: [[3]] }}\ngeneration: {{ temperature: {temperature} }}",
+            heads.entry(name, "")
+        );
+        let config = Config::parse(&yaml, "heads.yaml", "").unwrap();
+        let pool = config.pool(&offline());
+        let fresh = || pool.assemble(&config).unwrap().cascade;
+        let sharing = || {
+            let participant = batcher.join();
+            participant.share_prefixes(Some(Arc::clone(&scope)));
+            let assembly = Assembly::of(&config).sharing(&participant);
+            (pool.assemble(assembly).unwrap().cascade, participant)
+        };
+        let ((mut first, _seat), (mut second, _other)) = (sharing(), sharing());
+        let options = config
+            .generation
+            .options()
+            .with_max_new_tokens(30)
+            .with_seed(3);
+        let mut prompt = first.encode(&PROMPTS[..2].concat()).unwrap();
+        let turn = first.generate_tokens(&prompt, &options).unwrap();
+        let before = prompt.context.len();
+        prompt.context.extend(&turn.tokens);
+        prompt
+            .context
+            .extend(first.encode(PROMPTS[1]).unwrap().context);
+        let all = prompt.context.len();
+
+        let expected = fresh().generate_tokens(&prompt, &options).unwrap();
+        assert_eq!(read(&expected), all as u64 - 1, "{what}");
+        let own = first.generate_tokens(&prompt, &options).unwrap();
+        let other = second.generate_tokens(&prompt, &options).unwrap();
+        assert_eq!(
+            (&own.tokens, &own.steps),
+            (&expected.tokens, &expected.steps),
+            "{what}"
+        );
+        assert_eq!(other.tokens, expected.tokens, "{what}");
+        if rule == Rule::Speculative {
+            assert_eq!((read(&own), read(&other)), (all as u64 - 1, all as u64 - 1));
+            assert_eq!(other.steps, expected.steps);
+            continue;
+        }
+        // The target has not computed the row after the last token of the first turn.
+        assert_eq!(
+            read(&own),
+            (all - before - turn.tokens.len()) as u64,
+            "{what}"
+        );
+        let shared = (all - 1) / 64 * 64;
+        assert_eq!(read(&other), (all - shared - 1) as u64, "{what}");
+        assert!(calls(&other, name) > 5, "{what}");
     }
 }
 

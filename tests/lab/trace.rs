@@ -753,6 +753,24 @@ fn samples_are_recorded_and_replayed() {
         }
     }
 
+    // The online schedule, too, and what became of what drafters said.
+    let online = folder.file(
+        "online.yaml",
+        "target: { model: embedded:demo-llama-target }\ndrafters: [{ max_gram_tree: {} }]\n",
+    );
+    let assumed = format!("{} --row-cost 0.05 --reliability", replay(&online, &trace));
+    let report = objects(&run(&format!("{assumed} --json"))).remove(0);
+    let of = &report["reliability"]["1"];
+    let tokens = |bins: &serde_json::Value| -> u64 {
+        let bins = bins.as_array().unwrap().iter();
+        bins.map(|bin| bin["tokens"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(tokens(&of["stated"]), tokens(&of["believed"]));
+    assert!(tokens(&of["stated"]) > 20, "{of}");
+    assert!(run(&assumed).contains("believed"));
+    let said = refused(&format!("{} --reliability", replay(&config, &trace)));
+    assert!(said.contains("--reliability needs times"), "{said}");
+
     let small = "-m embedded:demo-llama-small --json";
     let scored = objects(&run(&format!("trace score {trace} {small}")));
     let of = |rule: &str, side: usize| scored[0]["acceptance"][rule][side].as_f64().unwrap();

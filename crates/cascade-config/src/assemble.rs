@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use cascade_chat::ChatTemplate;
 use cascade_core::{Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, ForwardTimes, OwnTime, Role, Schedule,
-    ThreadClock,
+    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, ForwardTimes, OnStatement, OwnTime, Role,
+    Schedule, ThreadClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
 
@@ -35,6 +35,7 @@ pub struct Assembly<'a> {
     chat: Option<&'a ChatTemplate>,
     target: Option<Target>,
     schedule: Option<Box<dyn Schedule>>,
+    on_statement: OnStatement,
     participant: Option<&'a Participant>,
 }
 
@@ -46,6 +47,7 @@ impl<'a> Assembly<'a> {
             chat: None,
             target: None,
             schedule: None,
+            on_statement: OnStatement::default(),
             participant: None,
         }
     }
@@ -73,6 +75,14 @@ impl<'a> Assembly<'a> {
     pub fn schedule(self, schedule: impl Schedule + 'static) -> Self {
         Self {
             schedule: Some(Box::new(schedule)),
+            ..self
+        }
+    }
+
+    /// Is given what became of drafters' statements by the configuration's own schedule.
+    pub fn telling(self, on_statement: OnStatement) -> Self {
+        Self {
+            on_statement,
             ..self
         }
     }
@@ -172,6 +182,7 @@ impl ModelPool {
             chat,
             target,
             schedule,
+            on_statement,
             participant,
         } = assembly.into();
         config.check_networks()?;
@@ -194,7 +205,7 @@ impl ModelPool {
         let live = target.times.is_none();
         let notes = self.notes_on_costs(live).chain(self.notes());
         let notes = notes.chain(parts.notes).collect();
-        let own = || self.schedule(config, &parts.levels, &target);
+        let own = || self.schedule(config, &parts.levels, &target, on_statement);
         let schedule = schedule.map_or_else(own, Ok)?;
         let builder = parts.builder.schedule(schedule);
         let cascade = self.with_target(builder, config, target, &sessions).build();
@@ -234,6 +245,7 @@ impl ModelPool {
         config: &Config,
         levels: &[LevelInfo],
         target: &Target,
+        on_statement: OnStatement,
     ) -> Result<Box<dyn Schedule>> {
         let mut assumed = assumed_costs(levels);
         assumed.fixed = self.options.fixed_costs;
@@ -241,7 +253,8 @@ impl ModelPool {
             None => self.costs(config)?,
             Some(times) => times_by_level(config, times),
         };
-        Ok(config.schedule().schedule(config.placement, assumed))
+        let schedule = config.schedule();
+        Ok(schedule.schedule(config.placement, assumed, on_statement))
     }
 
     /// What forwards of the levels cost: as the user's files say, else as measured.

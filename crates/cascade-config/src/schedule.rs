@@ -1,6 +1,8 @@
 //! Who drafts and how much: the schedule of a configuration.
 
-use cascade_engine::{AssumedCosts, KMatrix, OnlineSchedule, Placement, Schedule, StaticSchedule};
+use cascade_engine::{
+    AssumedCosts, KMatrix, OnStatement, OnlineSchedule, Placement, Schedule, StaticSchedule,
+};
 
 /// The schedule of a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +31,17 @@ impl ScheduleConfig {
         }
     }
 
-    /// The schedule itself. `assumed` are costs before they are measured.
-    pub fn schedule(&self, placement: Placement, assumed: AssumedCosts) -> Box<dyn Schedule> {
+    /// The schedule itself. `assumed` are costs before they are measured. Only the online one
+    /// believes statements, and gives what became of them.
+    pub fn schedule(
+        &self,
+        placement: Placement,
+        assumed: AssumedCosts,
+        tell: OnStatement,
+    ) -> Box<dyn Schedule> {
         match self {
             Self::Static(k) => Box::new(StaticSchedule::new(k.clone()).with_placement(placement)),
-            Self::Online => Box::new(OnlineSchedule::new(assumed)),
+            Self::Online => Box::new(OnlineSchedule::new(assumed).telling(tell)),
         }
     }
 }

@@ -180,9 +180,9 @@ pub struct Observation<'a> {
     pub top: Option<&'a Top>,
     /// The target's hidden states after the context and after each node, of the layers that the
     /// levels of the cascade [ask for](Drafter::observed_hidden), perhaps more. In the first step
-    /// of a generation they begin with those of the prompt: as many rows before that after
-    /// `context` as it has tokens, but for a decoder's first token, before which there is nothing.
-    /// The verified ones are those of the context and of `accepted`.
+    /// of a generation they begin with those of the prompt, as far as the target [had to read
+    /// it](crate::Scorer::cached); where samples depend on what is drafted, of all of it. The
+    /// verified ones are those of the context and of `accepted`.
     pub hidden: Option<&'a HiddenStates>,
 }
 

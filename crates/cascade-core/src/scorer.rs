@@ -192,6 +192,15 @@ pub trait Scorer {
         Ok(())
     }
 
+    /// How many rows of a context, from the first on, the next call of [`score`](Self::score) would
+    /// not compute again: those before [the states that cost
+    /// nothing](crate::Want::hidden_after). It says nothing of scores. None by default; scorers
+    /// that decorate others pass it on.
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        let _ = context;
+        0
+    }
+
     /// How many texts at present share the forwards of this scorer, its own included: what a
     /// drafted row costs depends on theirs. 1 by default. Scorers that decorate others pass it on;
     /// where one does not, texts draft as if each were alone. It says nothing of scores.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores,
-    Want,
+    Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores, Want,
 };
 use cascade_verify::{LeniencePolicy, Verdict};
 
@@ -319,13 +318,14 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             .decoding
             .want(LeniencePolicy::STRICT, &Branching::chain());
         let mut want = want.union(want.with_top(observed)).with_hidden(hidden);
+        let context = self.context.tokens();
         if !hidden.is_empty() && self.steps.is_empty() {
-            want = want.with_hidden_after(Some(first_row(target.info().architecture)));
+            let from = target.states_from(context, self.decoding.is_drawn());
+            want = want.with_hidden_after(Some(from));
         }
         if self.options.logprobs.is_some() {
             want = want.union(Want::LOGITS);
         }
-        let context = self.context.tokens();
         let (scores, forward) = target.score(context, draft.tree(), want)?;
         let mut view = self.decoding.view(&scores, context.len());
         let verdict = view
@@ -450,7 +450,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     pub fn logprobs_of(&mut self, range: Range<usize>, top: usize) -> Result<Vec<TokenLogprobs>> {
         let target = &mut self.cascade.borrow_mut().models.target;
         let tokens = self.context.tokens();
-        let first = first_row(target.info().architecture);
+        let first = target.first_row();
         let range = range.start.max(first)..range.end.min(tokens.len());
         if range.is_empty() {
             Ok(Vec::new())
@@ -505,14 +505,6 @@ impl<C: BorrowMut<Cascade>> Iterator for Generation<C> {
             self.finish = Some(Finish::Cancelled);
         }
         step.transpose()
-    }
-}
-
-/// Tokens before the first row that a model has: one for a decoder, which reads no start token.
-fn first_row(architecture: Architecture) -> usize {
-    match architecture {
-        Architecture::DecoderOnly => 1,
-        Architecture::EncoderDecoder => 0,
     }
 }
 

@@ -76,6 +76,10 @@ impl<U: Fn() -> Duration> Scorer for CountedScorer<U> {
         self.scorer.texts()
     }
 
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        self.scorer.cached(context)
+    }
+
     fn shared_forward(&self) -> Option<SharedForward> {
         self.scorer.shared_forward()
     }

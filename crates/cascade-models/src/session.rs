@@ -318,6 +318,15 @@ impl Scorer for Session {
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.score_unless(|| false, (context, tree), want)
     }
+
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        // A call that cannot be answered says why when it is made.
+        let Ok(mut scoring) = self.begin(context, &TokenTree::new(), Want::ARGMAX) else {
+            return 0;
+        };
+        self.adopt(&mut scoring);
+        self.cache.context.len()
+    }
 }
 
 impl Session {

@@ -180,6 +180,27 @@ impl Neural {
         self.scorer.texts().max(1)
     }
 
+    /// From which row of a prompt on drafters observe hidden states ([`Want::hidden_after`]): where
+    /// it has to be read anyway, unless the text depends on what is drafted, which must not depend
+    /// on what is cached.
+    pub(crate) fn states_from(&mut self, context: &[TokenId], drawn: bool) -> usize {
+        let cached = if drawn {
+            0
+        } else {
+            self.scorer.cached(context)
+        };
+        self.first_row() + cached
+    }
+
+    /// Tokens before the first row that the model has: one for a decoder, which reads no start
+    /// token.
+    pub(crate) fn first_row(&self) -> usize {
+        match self.info().architecture {
+            Architecture::DecoderOnly => 1,
+            Architecture::EncoderDecoder => 0,
+        }
+    }
+
     pub(super) fn observe(&mut self, step: &Observation<'_>) -> Result<()> {
         let observed = self.ledger.timed(|| self.scorer.observe(step));
         observed.map_err(|source| self.failed(source))

@@ -25,6 +25,7 @@ mod pending;
 mod reading;
 mod schedule;
 mod shadow;
+mod statement;
 mod static_schedule;
 mod stop_rule;
 
@@ -41,5 +42,6 @@ pub use network::InvalidNetwork;
 pub use online::{AssumedCosts, OnlineSchedule};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub use schedule::{DraftState, GrowingTree, NewText, Schedule, Turn, TurnRecord, TurnStart};
+pub use statement::{OnStatement, Statement};
 pub use static_schedule::StaticSchedule;
 pub use stop_rule::{DraftedToken, StopRule};

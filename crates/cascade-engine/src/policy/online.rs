@@ -11,6 +11,7 @@ use super::costs::{Costs, Rate};
 use super::pending::Pending;
 use super::reading::Reading;
 use super::shadow::Shadow;
+use super::statement::OnStatement;
 use super::{
     DraftState, DraftedToken, ForwardCost, GrowingTree, NewText, Outcome, Schedule, Turn,
     TurnRecord, TurnStart,
@@ -61,6 +62,7 @@ pub struct OnlineSchedule {
     learners: Vec<Learner>,
     /// Whether times are withheld in this text.
     is_untimed: bool,
+    on_statement: OnStatement,
 }
 
 /// What a level is.
@@ -412,6 +414,15 @@ impl OnlineSchedule {
             pending: Pending::default(),
             learners: Vec::new(),
             is_untimed: false,
+            on_statement: OnStatement::default(),
+        }
+    }
+
+    /// Gives what became of drafters' statements to this.
+    pub fn telling(self, on_statement: OnStatement) -> Self {
+        Self {
+            on_statement,
+            ..self
         }
     }
 
@@ -969,18 +980,19 @@ impl OnlineSchedule {
         let one = self.forward(outcome.reviewer.0);
         let own = &mut self.reviewers[outcome.reviewer.0];
         own.judge_trial(outcome, one);
+        let tell = &self.on_statement;
         for (said, accepted) in judged {
-            let drafter = &mut own.drafters[said.drafter.0];
-            drafter
-                .stated
-                .learn(said.probability, said.position, accepted);
-            drafter.next.learn(None, said.position, accepted);
+            let DrafterState { stated, next, .. } = &mut own.drafters[said.drafter.0];
+            let of = (outcome.reviewer, said.drafter);
+            tell.judge(of, stated, (said.probability, said.position), accepted);
+            next.learn(None, said.position, accepted);
         }
         let levels = &self.levels;
         for proposal in std::mem::take(&mut own.draft.proposals) {
             let DrafterState { stated, next, .. } = &mut own.drafters[proposal.drafter.0];
+            let of = (outcome.reviewer, proposal.drafter);
             proposal.compare(outcome, |probability, depth, accepted| {
-                stated.learn(probability, depth, accepted);
+                tell.judge(of, stated, (probability, depth), accepted);
             });
             if levels[proposal.drafter.0].is_neural {
                 proposal.compare_places(outcome, |depth, stayed| next.learn(None, depth, stayed));

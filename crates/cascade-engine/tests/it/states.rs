@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use cascade_core::toy::{ToyDrafter, ToyScorer};
 use cascade_core::{
-    Architecture, Budget, Drafter, HiddenLayer, HiddenLayers, Observation, Prompt, Result,
-    ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Drafter, HiddenLayer, HiddenLayers, Observation, Prompt,
+    Result, Sampling, ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{Cascade, Options, Rule};
 
@@ -272,6 +272,71 @@ fn a_level_drafts_no_farther_than_it_reaches() {
         let asked = asked.lock().unwrap();
         assert!(asked.iter().all(|&tokens| tokens <= reach), "{asked:?}");
         assert!(asked.contains(&reach), "{asked:?}");
+    }
+}
+
+/// A target that has so many rows of every context already.
+struct Caching(ToyScorer, usize);
+
+impl Scorer for Caching {
+    fn info(&self) -> ScorerInfo {
+        self.0.info()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.0.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        self.0.score(context, tree, want)
+    }
+
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        self.1.min(context.len() - 1)
+    }
+}
+
+/// No row is computed for states alone, unless a seed's text depends on what is drafted: then not
+/// even what is drafted depends on the cache.
+#[test]
+fn states_are_those_of_rows_that_are_computed_anyway() {
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![2, 1, 4, 3, 5, 9]);
+    let sampling = Decoding::Sampled(Sampling::new(0.9).unwrap());
+    let sampled = |rule| (rule, Options::default().with_decoding(sampling));
+    for (rule, options) in [
+        (Rule::Coupled, Options::default()),
+        sampled(Rule::Coupled),
+        sampled(Rule::Speculative),
+    ] {
+        let options = options
+            .with_seed(5)
+            .with_max_new_tokens(24)
+            .with_drafts_reported(true);
+        let is_drawn = rule != Rule::Coupled;
+        let observed = |cached: usize| {
+            let level = Level::new();
+            let mut cascade = Cascade::builder()
+                .target_with("target", Caching(target(), cached), rule)
+                .neural("level", level.clone())
+                .k_matrix(matrix(&[&[2]]))
+                .build()
+                .unwrap();
+            let steps = cascade.start_tokens(&prompt, &options).unwrap();
+            let steps: Vec<_> = steps.map(|step| step.unwrap()).collect();
+            let tokens: Vec<TokenId> = steps.iter().flat_map(|step| step.tokens.clone()).collect();
+            let drafts: Vec<_> = steps.into_iter().map(|step| step.draft).collect();
+            let shortest = level.states.lock().unwrap().keys().map(Vec::len).min();
+            (tokens, drafts, shortest)
+        };
+        let (text, drafts, from) = observed(0);
+        assert_eq!(from, Some(1));
+        for cached in [1, 4, 9] {
+            let (found, others, from) = observed(cached);
+            assert_eq!(found, text, "{rule:?}, {cached} rows");
+            assert_eq!(others == drafts, is_drawn, "{rule:?}, {cached} rows");
+            let first = if is_drawn { 0 } else { cached.min(5) };
+            assert_eq!(from, Some(first + 1), "{rule:?}, {cached} rows");
+        }
     }
 }
 

@@ -232,6 +232,14 @@ impl BatchedSession {
         let (seat, model) = (&self.seat, &self.model);
         self.session.get_or_insert_with(|| seat.session(model))
     }
+
+    /// The session, which shares what its participant shares.
+    fn sharing(&mut self) -> &mut Session {
+        let prefixes = locked(&self.seat.prefixes).clone();
+        let session = self.session();
+        session.share_prefixes(prefixes);
+        session
+    }
 }
 
 impl Scorer for BatchedSession {
@@ -250,9 +258,7 @@ impl Scorer for BatchedSession {
                 .session()
                 .score_unless(|| given_up.is_true(), (context, tree), want);
         }
-        let prefixes = locked(&self.seat.prefixes).clone();
-        self.session().share_prefixes(prefixes);
-        let scoring = self.session().begin(context, tree, want)?;
+        let scoring = self.sharing().begin(context, tree, want)?;
         let Some(session) = self.session.take() else {
             return self.session().score(context, tree, want);
         };
@@ -269,6 +275,10 @@ impl Scorer for BatchedSession {
         let state = self.seat.shared.lock();
         let running = state.members.values().filter(|it| it.running > 0);
         running.count().max(1)
+    }
+
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        self.sharing().cached(context)
     }
 
     fn shared_forward(&self) -> Option<SharedForward> {

@@ -20,7 +20,9 @@ const MOST_FED: usize = 4096;
 pub(super) struct Rows {
     /// Keys and values of the verified rows, then of the fed ones.
     cache: Cache,
-    /// The first token of the text, then that of each verified row.
+    /// Which states the verified rows read.
+    observed: u64,
+    /// The first token that has a state, then that of each verified row.
     verified: Vec<TokenId>,
     /// What the last verified row gave.
     last: Vec<f32>,
@@ -35,6 +37,7 @@ impl Rows {
     pub(super) fn new(cache: Cache) -> Self {
         Self {
             cache,
+            observed: 0,
             verified: Vec::new(),
             last: Vec::new(),
             fed: TokenTree::new(),
@@ -61,14 +64,23 @@ impl Rows {
         self.cache.truncate(self.verified.len().saturating_sub(1));
     }
 
-    /// Computes the rows of verified text up to that which reads the last of `text`, and keeps
+    /// Computes the rows of verified text up to that which reads the last of `context`, and keeps
     /// those that there are. Gives how many were computed.
+    ///
+    /// The text of the head begins where its states do: what is before them it does not attend to,
+    /// and as attention goes by distances, it is as if nothing were there.
     pub(super) fn verify(
         &mut self,
         network: &RecurrentNetwork,
         observed: &Observed,
-        text: &[TokenId],
+        context: &[TokenId],
     ) -> usize {
+        if self.observed != observed.number() {
+            self.clear();
+            self.observed = observed.number();
+        }
+        let first = observed.first();
+        let text = &context[first..];
         if self.verified == text && !self.last.is_empty() {
             return 0;
         }
@@ -82,7 +94,7 @@ impl Rows {
             let end = rows.min(done + CHUNK);
             let no_nodes = TokenTree::new();
             let plan = Plan::new(done, &text[done + 1..=end], &no_nodes);
-            let states = network.enter(observed.rows(done..end));
+            let states = network.enter(observed.rows(first + done..first + end));
             let given = network.forward(&plan, &states, &mut self.cache);
             self.last = given[given.len() - network.size()..].to_vec();
             done = end;

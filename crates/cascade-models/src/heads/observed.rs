@@ -2,40 +2,65 @@
 
 use cascade_core::{HiddenLayers, Matrix, Observation, TokenId, common_prefix};
 
-/// Tokens that the target has verified, and its state after each.
+/// Tokens that the target has verified, and its state after each but the first ones, if these were
+/// cached and not read for this head.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     tokens: Vec<TokenId>,
+    /// Tokens before the first that has a state.
+    first: usize,
     /// `[tokens, width]`: those of several layers side by side.
     states: Vec<f32>,
     width: usize,
+    /// Grows whenever states are no longer those behind the last ones.
+    number: u64,
 }
 
 impl Observed {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.truncate(0);
+        self.begin_behind(&[]);
+    }
+
+    /// Begins behind tokens that have no states.
+    fn begin_behind(&mut self, tokens: &[TokenId]) {
+        self.tokens = tokens.to_vec();
+        self.first = tokens.len();
+        self.states.clear();
+        self.number += 1;
     }
 
     fn truncate(&mut self, tokens: usize) {
         self.tokens.truncate(tokens);
-        self.states.truncate(tokens * self.width);
+        self.states.truncate((tokens - self.first) * self.width);
     }
 
-    /// How many of the first tokens of a context have states, the last one aside, after which the
-    /// head goes on by itself.
+    /// The number of the first token that has a state.
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// As long as it is the same, states after the same tokens are the same.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many of the first tokens of a context are known with a state after the last of them, the
+    /// context's last one aside, after which the head goes on by itself.
     pub(super) fn of(&self, context: &[TokenId]) -> usize {
         let before = context.len().saturating_sub(1);
-        common_prefix(&self.tokens, &context[..before])
+        let known = common_prefix(&self.tokens, &context[..before]);
+        if known > self.first { known } else { 0 }
     }
 
-    /// States after tokens of the text, by their numbers.
+    /// States after tokens of the text, by their numbers, from the [`first`](Self::first) on.
     pub(super) fn rows(&self, tokens: std::ops::Range<usize>) -> &[f32] {
-        &self.states[tokens.start * self.width..tokens.end * self.width]
+        let at = |token: usize| (token - self.first) * self.width;
+        &self.states[at(tokens.start)..at(tokens.end)]
     }
 
     /// Takes what the target verified in a step behind `context`: the states of that, as far as
-    /// they are given, and of the accepted nodes. Behind a gap nothing is known.
+    /// they are given, and of the accepted nodes. Behind a gap it begins anew.
     pub(super) fn learn(
         &mut self,
         context: &[TokenId],
@@ -57,13 +82,11 @@ impl Observed {
         let Some(start) = context.len().checked_sub(of_context) else {
             return;
         };
-        if common_prefix(&self.tokens, context) < start {
-            self.clear();
-            if start > 0 {
-                return;
-            }
+        if self.first < start && start <= common_prefix(&self.tokens, context) {
+            self.truncate(start);
+        } else {
+            self.begin_behind(&context[..start]);
         }
-        self.truncate(start);
         self.width = given.iter().map(|states| states.columns()).sum();
         for (row, &token) in context[start..].iter().enumerate() {
             self.push(token, &given, row);
@@ -92,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_verified_path_and_nothing_behind_a_gap() {
+    fn takes_the_verified_path_and_begins_anew_behind_a_gap() {
         let mut observed = Observed::default();
         let mut tree = TokenTree::new();
         let a = tree.push(7, None);
@@ -117,10 +140,20 @@ mod tests {
         let step = Observation::new(&text, &nothing, &[], &[1], &[0]);
         observed.learn(&text, &step.with_hidden(Some(&next)), HiddenLayers::LAST);
         assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2, 1]), 6);
-        // Another text, of which the beginning is not known.
+        // Another text, of whose beginning there are no states.
+        let number = observed.number();
         let other = [4, 5, 3, 3];
         let step = Observation::new(&other, &nothing, &[], &[1], &[0]);
         observed.learn(&other, &step.with_hidden(Some(&next)), HiddenLayers::LAST);
-        assert_eq!(observed.of(&[4, 5, 3, 3, 1]), 0);
+        assert_ne!(observed.number(), number);
+        assert_eq!((observed.first(), observed.of(&[4, 5, 3, 3, 1])), (3, 4));
+        assert_eq!(observed.rows(3..4), [20.0]);
+        assert_eq!(observed.of(&[4, 5, 3, 1]), 0);
+        // And the first one again, of which all states are given.
+        let text = [4, 5, 6];
+        let all = states(&[1.0, 2.0, 3.0]);
+        let step = Observation::new(&text, &nothing, &[], &[1], &[0]);
+        observed.learn(&text, &step.with_hidden(Some(&all)), HiddenLayers::LAST);
+        assert_eq!((observed.first(), observed.of(&[4, 5, 6, 1])), (0, 3));
     }
 }

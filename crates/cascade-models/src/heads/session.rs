@@ -21,9 +21,11 @@ use crate::readout;
 /// they are of use: those of verified text, and those of drafts until more is verified. Medusa says
 /// a fixed number of tokens of one state: see [`reach`](Scorer::reach).
 ///
-/// An answer is a function of the context, the tree and the states observed of the context since
-/// the last `set_source`, which begins a text: states observed before it are forgotten. It has the
-/// same bits whatever else was scored.
+/// An answer is a function of the context, the tree and the states observed of the context, in
+/// texts before it, too, if they had the same source. It has the same bits whatever else was
+/// scored. If the target gave no states of the first tokens, since a cache had what it computed of
+/// them, the text of the head begins behind them. After `set_source`, which begins a text, it has
+/// nothing to say until a step of that text was observed.
 ///
 /// Of a target with an encoder, a head reads the decoder's states, which know the source, and not
 /// the source itself. Its text begins with the token that the decoder begins with.
@@ -36,6 +38,9 @@ use crate::readout;
 #[derive(Debug)]
 pub struct HeadSession {
     head: Arc<Head>,
+    source: Vec<TokenId>,
+    /// Whether a step of the text was observed.
+    is_begun: bool,
     observed: Observed,
     memory: Box<dyn Memory>,
 }
@@ -43,6 +48,8 @@ pub struct HeadSession {
 impl HeadSession {
     pub(super) fn new(head: Arc<Head>) -> Self {
         Self {
+            source: Vec::new(),
+            is_begun: false,
             observed: Observed::default(),
             memory: Arc::clone(&head.network).memory(),
             head,
@@ -60,7 +67,8 @@ impl HeadSession {
 
     /// How tall a tree may be behind what the decoder reads of a context.
     fn reach_behind(&self, text: &[TokenId]) -> Option<usize> {
-        let known = Some(self.observed.of(text)).filter(|&known| known > 0)?;
+        let known = self.is_begun.then(|| self.observed.of(text));
+        let known = known.filter(|&known| known > 0)?;
         self.head.network.reach(text.len() - known - 1)
     }
 }
@@ -83,10 +91,14 @@ impl Scorer for HeadSession {
         self.head.info()
     }
 
-    /// Begins a text: what was observed is forgotten.
+    /// Begins a text: what was observed of others with the same source stays.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        self.observed.clear();
-        self.memory.clear();
+        self.is_begun = false;
+        if self.source != source {
+            self.observed.clear();
+            self.memory.clear();
+            self.source = source.to_vec();
+        }
         match (self.info().architecture, source.len()) {
             (Architecture::DecoderOnly, tokens @ 1..) => {
                 Err(Error::SourceWithoutEncoder { tokens })
@@ -130,6 +142,7 @@ impl Scorer for HeadSession {
         let text = self.text(observation.context);
         self.observed
             .learn(&text, observation, self.info().observes);
+        self.is_begun = true;
         Ok(())
     }
 }

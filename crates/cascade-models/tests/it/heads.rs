@@ -281,6 +281,47 @@ fn answers_of(name: &str) {
     }
 }
 
+/// Where its target gave no states of the beginning, which a cache had, a head says what it would
+/// if the text began behind that; and once all of it is read, what it always says.
+#[test]
+fn the_text_of_a_head_begins_behind_what_was_not_read() {
+    for name in HEADS {
+        let (head, golden) = golden(name);
+        let (text, states) = (golden.tokens("tokens"), rows(&golden, "states"));
+        let tree = TokenTree::chain([3, 1]);
+        let logits = |session: &mut HeadSession, context: &[TokenId]| {
+            let scores = session.score(context, &tree, Want::LOGITS).unwrap();
+            scores.logits.unwrap()
+        };
+        let mut whole = head.session();
+        observe(&mut whole, &text, &states, (0, 30), 2);
+        let all = logits(&mut whole, &text[..32]);
+        let mut session = head.session();
+        for (from, known) in [(9, 20), (17, 30), (5, 30)] {
+            let behind = (from..states.rows()).flat_map(|row| states.row(row).to_vec());
+            let behind = Matrix::new(states.columns(), behind.collect());
+            let mut other = head.session();
+            observe(&mut other, &text[from..], &behind, (0, known - from), 1);
+            let expected = logits(&mut other, &text[from..known + 2]);
+            session.set_source(&[]).unwrap();
+            assert_eq!(session.reach(&text[..known + 2]), None);
+            observe(&mut session, &text, &states, (from, known), 1);
+            let found = logits(&mut session, &text[..known + 2]);
+            assert_eq!(found, expected, "{name} from {from}");
+            assert_ne!(found, all, "{name} from {from}");
+            // Of the next text it knows as much, though the target computes no more than a row.
+            session.set_source(&[]).unwrap();
+            observe(&mut session, &text, &states, (known - 1, known), 0);
+            assert_eq!(logits(&mut session, &text[..known + 2]), expected, "{name}");
+            session.set_source(&[]).unwrap();
+            observe(&mut session, &text, &states, (0, 30), 3);
+            assert_eq!(logits(&mut session, &text[..32]), all, "{name}");
+            let cut = [&text[..4], &[1], &text[5..12]].concat();
+            observe(&mut session, &cut, &states, (11, 12), 0);
+        }
+    }
+}
+
 #[test]
 fn a_head_says_nothing_of_what_it_has_not_observed() {
     let (head, golden) = golden("eagle");

@@ -78,11 +78,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         ..Overrides::default()
     })?;
     args.assumed.check()?;
-    let trace = Arc::new(if args.assumed.is_asked_for() {
-        Trace::open(&args.trace)?
-    } else {
-        Trace::open_any(&args.trace)?
-    });
+    let trace = Arc::new(Trace::open_any(&args.trace)?);
     let options = replay_options(&config, &trace)?;
     if args.assumed.is_asked_for() {
         return assumed::run(args, &config, &trace);
@@ -91,7 +87,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         bail!(
             "{}: the online schedule drafts what pays, and forwards take no time in a replay: say \
              what they cost, by --row-cost and --drafter-cost, by --row-times or by --costs, or fix \
-             drafts by a K matrix in a configuration (k: {{ matrix: … }}), the way for samples",
+             drafts by a K matrix in a configuration (k: {{ matrix: … }})",
             config.label
         );
     }

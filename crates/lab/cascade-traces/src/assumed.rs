@@ -8,11 +8,15 @@ use std::sync::Arc;
 use std::thread;
 
 use cascade_config::{Assembled, Assembly, Config, ModelPool, ScheduleConfig, Target};
-use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
+use cascade_engine::{
+    Clock, Convention, KMatrix, OnStatement, RowTimes, VirtualBatch, VirtualText,
+};
 use serde::{Serialize, Serializer};
 
 use crate::ratio::ByRecord;
-use crate::trace::{Oracle, OracleText, Provenance, Record, Trace, recorded_target, replay};
+use crate::trace::{
+    Oracle, OracleText, Provenance, Record, Trace, recorded_target, replay, replay_options,
+};
 use crate::tune::Times;
 use crate::{Result, error};
 
@@ -187,6 +191,8 @@ pub struct AssumedReplays<'a> {
     /// How many texts are generated at a time, in forwards that they share: a replay for each, in
     /// which every text goes through all records, each from another one on.
     pub texts: &'a [NonZeroUsize],
+    /// Is given what became of the statements of drafters, as the configuration drafts.
+    pub on_statement: OnStatement,
 }
 
 impl AssumedReplays<'_> {
@@ -328,7 +334,7 @@ impl AssumedReplays<'_> {
             .with_times(costs.times.assumed(&clock, batch.cloned()));
         let (assembled, text) = self.assemble(drafts, target)?;
         let mut cascade = assembled.cascade;
-        let options = self.config.generation.options();
+        let options = replay_options(self.config, self.trace)?;
         for record in self.records().skip(first).chain(self.records().take(first)) {
             if let Some(text) = &text {
                 text.set(&record.output);
@@ -350,7 +356,9 @@ impl AssumedReplays<'_> {
     fn assemble(&self, drafts: &Drafts, target: Target) -> Result<(Assembled, Option<OracleText>)> {
         Ok(match drafts {
             Drafts::Configured => {
-                let assembly = Assembly::of(self.config).target(target);
+                let assembly = Assembly::of(self.config)
+                    .target(target)
+                    .telling(self.on_statement.clone());
                 (self.pool.assemble(assembly)?, None)
             }
             Drafts::Length(length) => {

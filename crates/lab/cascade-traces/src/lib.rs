@@ -16,6 +16,7 @@ mod assumed;
 pub mod error;
 pub mod ngram;
 mod ratio;
+mod reliability;
 mod step_bench;
 mod swi;
 pub mod trace;
@@ -25,6 +26,7 @@ mod word_problems;
 
 pub use assumed::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport, Drafts, Way};
 pub use cascade_eval::{Error, ErrorKind, Result};
+pub use reliability::{Bin, Bins, LevelReliability, Reliability};
 pub use step_bench::{
     DrafterShape, DrafterTime, MeasuredCascade, SimulatedModel, SoFar, StepBench, StepParts,
     StepTimes, TimedTarget, Walltime,

@@ -3,18 +3,21 @@
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config};
 use cascade_traces::trace::{RecordedDrafters, Trace};
-use cascade_traces::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
+use cascade_traces::{
+    AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport, Bin, LevelReliability, Reliability,
+};
 use clap::Args;
 
 use super::{ReplayArgs, replay_warnings, show_beside};
 use crate::columns::table;
 use crate::exit::ExitCode;
 use crate::progress::Progress;
+use crate::terminal::grouped;
 use crate::{bounded, interrupt, recorded, terminal};
 
 /// The longest draft of fixed length.
@@ -77,6 +80,11 @@ pub(super) struct AssumedArgs {
     )]
     lengths: Vec<usize>,
 
+    /// With assumed costs and the online schedule: print how often tokens were kept by what their
+    /// drafter stated, and by what the schedule made of that.
+    #[arg(long)]
+    reliability: bool,
+
     /// With assumed costs: also replay the oracle, which drafts exactly what will be
     /// accepted.
     #[arg(long)]
@@ -116,13 +124,14 @@ impl AssumedArgs {
         let needing = [
             ("--lengths", !self.lengths.is_empty()),
             ("--oracle", self.oracle),
+            ("--reliability", self.reliability),
             ("--drafter-cost", !self.drafter_cost.is_empty()),
             ("--texts", self.texts.iter().any(|texts| texts.get() > 1)),
         ];
         match needing.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) if !self.is_asked_for() => {
                 bail!(
-                    "{flag} compares times: say what forwards cost, by --row-cost, --row-times or --costs"
+                    "{flag} needs times: say what forwards cost, by --row-cost, --row-times or --costs"
                 )
             }
             _ => Ok(()),
@@ -151,6 +160,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         terminal::warn(warning);
     }
     let assumed = &args.assumed;
+    let watched = assumed.reliability.then(Reliability::watched);
     let replays = AssumedReplays {
         config,
         pool: &config.pool(&AssembleOptions::default().with_device(args.device)),
@@ -161,6 +171,10 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         lengths: &assumed.lengths,
         oracle: assumed.oracle,
         texts: &assumed.texts,
+        on_statement: watched
+            .as_ref()
+            .map(|(_, tell)| tell.clone())
+            .unwrap_or_default(),
     };
     replays.check().context("--lengths")?;
     interrupt::cooperate();
@@ -173,10 +187,20 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
     let Some(report) = report? else {
         return Ok(interrupt::status());
     };
+    let reliability =
+        watched.map(|(all, _)| all.lock().unwrap_or_else(PoisonError::into_inner).clone());
     if args.json {
+        let mut report = serde_json::to_value(&report)?;
+        if let Some(reliability) = &reliability {
+            report["reliability"] = serde_json::to_value(reliability)?;
+        }
         terminal::write_json(&mut terminal::stdout(), &report)?
     } else {
         print(&report, &replays, assumed)?;
+        for (level, of) in reliability.iter().flat_map(Reliability::levels) {
+            let name = config.drafters()[level.0 - 1].name();
+            print_reliability(&mut terminal::stdout(), name, of)?;
+        }
         let records = trace.records.iter().skip(args.offset);
         let records = records.take(replays.limit);
         let beside = RecordedDrafters::of(records, config.generation.max_new_tokens);
@@ -238,6 +262,29 @@ fn heads(replays: &AssumedReplays<'_>, (by_cost, together): (bool, bool)) -> Vec
         heads.push(line("texts at a time", texts));
     }
     heads
+}
+
+/// What was kept of the tokens of a drafter, by the probability that it stated, and by the one that
+/// the schedule made of it.
+fn print_reliability(out: &mut impl Write, name: &str, of: &LevelReliability) -> Result<()> {
+    let head = ["", "tokens", "stated", "kept", "tokens", "believed", "kept"];
+    let mut rows = vec![line(name, head.into_iter().skip(1).map(str::to_owned))];
+    let cells = |bin: &Bin| {
+        let (said, kept) = bin.means()?;
+        let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+        Some([grouped(bin.tokens as u64), percent(said), percent(kept)])
+    };
+    for ((low, high), (stated, believed)) in
+        Reliability::bounds().zip(of.stated.iter().zip(&of.believed))
+    {
+        let of_both = [cells(stated), cells(believed)];
+        if of_both.iter().any(Option::is_some) {
+            let cells = of_both.into_iter().flat_map(Option::unwrap_or_default);
+            rows.push(line(&format!("{low} to {high}"), cells));
+        }
+    }
+    write!(out, "\n{}", table("<>", &rows))?;
+    Ok(())
 }
 
 fn print_interval(out: &mut impl Write, name: &str, outcome: &AssumedOutcome) -> Result<()> {

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cascade_config::{AssembleOptions, Config};
+use cascade_core::LevelId;
+use cascade_engine::OnStatement;
 use cascade_traces::trace::Trace;
-use cascade_traces::{AssumedCosts, AssumedReplays, AssumedReport};
+use cascade_traces::{AssumedCosts, AssumedReplays, AssumedReport, Bins, Reliability};
 
 /// Milliseconds of forwards by rows of TinyLlama's shape in docs/benchmarks.md: assumed here.
 const CURVES: [(&str, [(usize, f64); 4]); 3] = [
@@ -42,8 +44,19 @@ fn replay(
     trace: &Arc<Trace>,
     drafter: &str,
     costs: &[AssumedCosts],
+    with: (&[usize], bool),
+    texts: &[usize],
+) -> AssumedReport {
+    replay_told(trace, drafter, costs, with, texts, OnStatement::default())
+}
+
+fn replay_told(
+    trace: &Arc<Trace>,
+    drafter: &str,
+    costs: &[AssumedCosts],
     (lengths, oracle): (&[usize], bool),
     texts: &[usize],
+    on_statement: OnStatement,
 ) -> AssumedReport {
     let text = format!("target: {{ model: recorded/model }}\ndrafters: [{{ {drafter} }}]\n");
     let config = Config::parse(&text, "a test's", project()).unwrap();
@@ -58,6 +71,7 @@ fn replay(
         lengths,
         oracle,
         texts: &texts,
+        on_statement,
     };
     let report = replays.run(|| ControlFlow::Continue(())).unwrap();
     report.unwrap()
@@ -153,6 +167,34 @@ fn any_number_of_texts_drafts_nearly_as_well_as_the_best_length_in_hindsight() {
     compare(2, CHAIN, 1..2, &[1, 4, 8, 32]);
     compare(2, TREE, 0..3, &[1, 4, 8, 32]);
     compare(2, MODEL, 0..1, &[1, 4, 16]);
+}
+
+/// To watch statements changes nothing; and what the schedule makes of them is nearer to what was
+/// kept than what the drafter stated.
+#[test]
+fn what_is_believed_is_kept_more_often_than_what_is_stated() {
+    let trace = trace("t5", 1);
+    let costs = [AssumedCosts::linear(0.05, &[])];
+    let (reliability, tell) = Reliability::watched();
+    let told = replay_told(&trace, TREE, &costs, (&[], false), &[1], tell);
+    assert_eq!(told, replay(&trace, TREE, &costs, (&[], false), &[1]));
+    let reliability = reliability.lock().unwrap();
+    let levels: Vec<_> = reliability.levels().collect();
+    let [(LevelId(1), of)] = levels[..] else {
+        panic!("{levels:?}");
+    };
+    let sums = |bins: &Bins| {
+        bins.iter().fold((0, 0, 0.0), |(tokens, kept, wrong), bin| {
+            let (said, share) = bin.means().unwrap_or_default();
+            let off = bin.tokens as f64 * (said - share).abs();
+            (tokens + bin.tokens, kept + bin.kept, wrong + off)
+        })
+    };
+    let (stated, believed) = (sums(&of.stated), sums(&of.believed));
+    println!("{stated:?} {believed:?}");
+    assert_eq!((stated.0, stated.1), (believed.0, believed.1));
+    assert!(stated.1 > 1000, "{stated:?}");
+    assert!(believed.2 < 0.7 * stated.2, "{stated:?} {believed:?}");
 }
 
 #[test]
