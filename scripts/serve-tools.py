@@ -170,10 +170,16 @@ def lm_eval(folder, address):
 
 
 def aiperf(folder, address):
+    # Without a network it takes tokenizers from the hub's cache alone, whatever path it is given.
+    revision, cached = "0" * 40, folder / "hub" / "hub" / f"models--local--{MODEL}"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text(revision)
+    (cached / "snapshots").mkdir()
+    (cached / "snapshots" / revision).symlink_to(TOKENIZER)
     run(folder, "aiperf", "profile", "--model", MODEL, "--url", address, "--endpoint-type", "chat", "--streaming",
         "--request-count", 4, "--concurrency", 2, "--synthetic-input-tokens-mean", 20, "--output-tokens-mean", 8,
         "--extra-inputs", "ignore_eos:true", "--extra-inputs", "min_tokens:8", "--use-server-token-count",
-        "--per-chunk-usage", "--tokenizer", TOKENIZER, "--artifact-dir", folder / "aiperf", "--ui", "none")
+        "--per-chunk-usage", "--tokenizer", f"local/{MODEL}", "--artifact-dir", folder / "aiperf", "--ui", "none")
     lines = (folder / "aiperf" / "profile_export.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     expect("aiperf: errors", [record["error"] for record in records if record.get("error")], [])
