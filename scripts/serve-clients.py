@@ -12,6 +12,7 @@ import argparse
 import http.client
 import json
 import subprocess
+import time
 
 QUESTION = "Mia sells 24 shells in May and half as many in June. How many shells does she sell?"
 SYSTEM = {"role": "system", "content": "You are a helpful assistant."}
@@ -108,6 +109,18 @@ class Server:
         response = self.connection.getresponse()
         return response.status, response.read().decode()
 
+    def give_up(self, path, body):
+        """Leaves a stream after its first line, and waits until the server has stopped it."""
+        self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        self.connection.getresponse().readline()
+        self.connection.close()
+        for _ in range(600):
+            lines = self.send("GET", "/metrics")[1].splitlines()
+            if [line[-2:] for line in lines if line.startswith("cascade:requests_abandoned_total")] == [" 1"]:
+                return True
+            time.sleep(0.1)
+        return False
+
     def end(self):
         self.process.terminate()
         expect("a stop by SIGTERM", self.process.wait(timeout=60), 0)
@@ -164,6 +177,7 @@ def main():
             expect("a list of models", (status, isinstance(model["id"], str), model["max_model_len"] > 0), (200, True, True))
         for request in REQUESTS:
             check(server, *request)
+        expect("an answer that is given up", server.give_up(CHAT, chat(**STREAM, max_tokens=900, ignore_eos=True)), True)
         # Asked of other kinds of servers: clients that only try take the error for an answer.
         for path in ["/api/tags", "/api/version", "/props"]:
             status, response = server.send("GET", path)

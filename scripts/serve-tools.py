@@ -102,6 +102,9 @@ chunks = list(chat.stream(question, stream_usage=True))
 history = [SystemMessage("Be brief."), HumanMessage(question), answer, HumanMessage("And half of it?")]
 likely = chat.bind(logprobs=True, top_logprobs=2).invoke(question).response_metadata["logprobs"]["content"]
 several = ChatOpenAI(**common, **sampled, seed=7, n=2).generate([[HumanMessage(question)]]).generations[0]
+left = ChatOpenAI(**common, max_tokens=900, extra_body={"ignore_eos": True}).stream(question)
+next(left)
+left.close()
 print(json.dumps({
     "invoke": answer.content,
     "usage": answer.usage_metadata["output_tokens"],
@@ -138,6 +141,10 @@ def langchain(folder, address):
     expect("langchain: two texts", (several[0], several[0] == several[1]), (sampled[0], False))
     for name, value in expected.items():
         expect(f"langchain: {name}", said[name], value)
+    with urllib.request.urlopen(f"{address}/metrics") as response:
+        lines = response.read().decode().splitlines()
+    left = [line[-2:] for line in lines if line.startswith("cascade:requests_abandoned_total")]
+    expect("langchain: an answer that is given up", left, [" 1"])
 
 
 def lm_eval(folder, address):
