@@ -181,7 +181,7 @@ def streams_in_view(page, screenshot):
     """A long answer, which the demo makes of what it does not know: its end is in view in every frame."""
     at_most(page, 300)
     page.evaluate(WATCH)
-    page.fill("#question", "Who wrote Faust, and what else did he write in his long life?")
+    page.fill("#question", "Tell me a long story about a dog, a cat and the sea.")
     page.keyboard.press("Enter")
     wait(page, "window.watched.length > 0")
     page.screenshot(path=screenshot)
@@ -200,9 +200,13 @@ def at_most(page, tokens):
 
 def wait(page, condition):
     """Waits for an expression; not inside the page, whose policy forbids to evaluate texts."""
-    until = time.monotonic() + 120
-    while not page.evaluate(condition):
-        assert time.monotonic() < until, f"in vain: {condition}"
+    until(page, lambda: page.evaluate(condition), condition)
+
+
+def until(page, holds, what="what should come"):
+    end = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < end, f"in vain: {what}"
         page.wait_for_timeout(20)
 
 
@@ -250,9 +254,13 @@ def check_report(browser, report, folder):
     page.pdf(path=folder / "report.pdf", format="A4", prefer_css_page_size=True, print_background=True)
 
 
+def chromium():
+    """Where Chromium is, if it is found."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
 def browser_of(play):
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    return play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    return play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
 
 
 def main(options):

@@ -10,6 +10,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 import urllib.request
 import venv
 
@@ -106,6 +107,7 @@ def ask_all(program, client, stranger):
     expect("log probabilities of completions", len(legacy.choices[0].logprobs.token_logprobs), 4)
     ask_as_chat_clients_do(client, messages)
     score_as_the_harness_does(client)
+    give_up(client, messages)
     drafted = answer_with_figures(client, messages)
     expect("figures", drafted["num_accepted_tokens"] <= drafted["num_draft_tokens"], True)
     wrong = openai.BadRequestError
@@ -120,6 +122,26 @@ def ask_all(program, client, stranger):
     warnings = " ".join(told.model_dump()["warnings"])
     expect("… and what changes nothing", [name in warnings for name in names], [True] * 3)
     refused("a wrong key", openai.AuthenticationError, lambda: stranger.models.list())
+
+
+def give_up(client, messages):
+    """A stream that is left after its first chunks: the server stops, too."""
+    stream = client.chat.completions.create(
+        model=MODEL, messages=messages, max_tokens=900, stream=True, extra_body={"ignore_eos": True})
+    for _ in range(3):
+        next(stream)
+    stream.close()
+    asked = urllib.request.Request(str(client.base_url).removesuffix("v1/") + "metrics",
+                                   headers={"Authorization": f"Bearer {client.api_key}"})
+    for _ in range(600):
+        with urllib.request.urlopen(asked) as response:
+            lines = response.read().decode().splitlines()
+        if [line[-2:] for line in lines if line.startswith("cascade:requests_abandoned_total")] == [" 1"]:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("an answer that was given up goes on")
+    print("ok  an answer that is given up")
 
 
 def ask_as_chat_clients_do(client, messages):

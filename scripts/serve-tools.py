@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs load tools and harnesses, as their packages have them, against the demo server.
 
-    scripts/serve-tools.py target/release/cascade [TOOL ...]      # llm and lm-eval by default
+    scripts/serve-tools.py target/release/cascade [TOOL ...]      # langchain, llm and lm-eval by default
 
 aiperf and guidellm, which are large, run if they are named. Packages are installed into target/tools-venv, with pip, if they are not there.
 """
@@ -61,11 +61,12 @@ def expect(name, found, expected):
     print(f"ok  {name}", flush=True)
 
 
-def ask(address, **fields):
+def ask(address, path="chat/completions", **fields):
     body = json.dumps({"messages": [{"role": "user", "content": QUESTION}], **fields}).encode()
-    asked = urllib.request.Request(f"{address}/v1/chat/completions", body, {"Content-Type": "application/json"})
+    asked = urllib.request.Request(f"{address}/v1/{path}", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(asked) as response:
-        return json.load(response)["choices"][0]["message"]["content"]
+        choice = json.load(response)["choices"][0]
+        return choice["message"]["content"] if "message" in choice else choice["text"]
 
 
 def llm(folder, address):
@@ -76,6 +77,74 @@ def llm(folder, address):
         said = run(folder, "llm", "-m", "demo", "--no-log", *more, "-o", "max_tokens", 20, "-o", "temperature", 0,
                    QUESTION, LLM_USER_PATH=str(folder))
         expect(f"llm {' '.join(more)}", said.strip(), ask(address, max_tokens=20, temperature=0).strip())
+
+
+# What LangChain's users call, as a program of its own, in the environment that has it.
+CHAIN = """
+import json, sys, openai
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_openai import ChatOpenAI, OpenAI
+
+address, model, question = sys.argv[1:]
+common = {"base_url": address + "/v1", "api_key": "none", "model": model, "max_retries": 0}
+sampled = {"temperature": 1.5, "max_tokens": 20}
+chat = ChatOpenAI(**common, max_tokens=20, temperature=0)
+schema = {"title": "sum", "type": "object", "properties": {"x": {"type": "integer"}}}
+
+def refused(asked):
+    try:
+        return asked.invoke(question).content
+    except openai.BadRequestError as error:
+        return error.body["message"].split(":")[0]
+
+answer = chat.invoke(question)
+chunks = list(chat.stream(question, stream_usage=True))
+history = [SystemMessage("Be brief."), HumanMessage(question), answer, HumanMessage("And half of it?")]
+likely = chat.bind(logprobs=True, top_logprobs=2).invoke(question).response_metadata["logprobs"]["content"]
+several = ChatOpenAI(**common, **sampled, seed=7, n=2).generate([[HumanMessage(question)]]).generations[0]
+left = ChatOpenAI(**common, max_tokens=900, extra_body={"ignore_eos": True}).stream(question)
+next(left)
+left.close()
+print(json.dumps({
+    "invoke": answer.content,
+    "usage": answer.usage_metadata["output_tokens"],
+    "stream": ["".join(chunk.content for chunk in chunks), len(chunks) > 3],
+    "parts": chat.invoke([HumanMessage([{"type": "text", "text": question}])]).content,
+    "history": isinstance(chat.invoke(history).content, str),
+    "batch": [one.content for one in chat.batch([question] * 3)],
+    "stop": chat.invoke(question, stop=["3"]).content,
+    "logprobs": [(len(token["top_logprobs"]), token["logprob"] <= 0) for token in likely],
+    "seeds": [ChatOpenAI(**common, **sampled, seed=seed).invoke(question).content for seed in (7, 7, 8)],
+    "n": [one.text for one in several],
+    "completion": OpenAI(**common, max_tokens=20, temperature=0).invoke(question),
+    "effort": ChatOpenAI(**common, max_tokens=20, temperature=0, reasoning_effort="low").invoke(question).content,
+    "tools": refused(chat.bind_tools([schema])),
+    "structured": refused(chat.with_structured_output(schema)),
+}))
+"""
+
+
+def langchain(folder, address):
+    said = json.loads(run(folder, "python", "-c", CHAIN, address, MODEL, QUESTION))
+    greedy = {"max_tokens": 20, "temperature": 0}
+    plain = ask(address, **greedy)
+    sampled = [ask(address, max_tokens=20, temperature=1.5, seed=seed) for seed in (7, 7, 8)]
+    assert sampled[0] != sampled[2] and plain != ask(address, **greedy, stop=["3"]), (sampled, plain)
+    completion = {"prompt": QUESTION, "messages": None, **greedy}
+    tokens = len(said["logprobs"])
+    expected = {
+        "invoke": plain, "usage": tokens, "stream": [plain, True], "parts": plain, "history": True, "batch": [plain] * 3,
+        "stop": ask(address, **greedy, stop=["3"]), "logprobs": [[2, True]] * tokens, "seeds": sampled, "effort": plain,
+        "completion": ask(address, "completions", **completion), "tools": "`tools`", "structured": "`response_format`",
+    }
+    several = said.pop("n")
+    expect("langchain: two texts", (several[0], several[0] == several[1]), (sampled[0], False))
+    for name, value in expected.items():
+        expect(f"langchain: {name}", said[name], value)
+    with urllib.request.urlopen(f"{address}/metrics") as response:
+        lines = response.read().decode().splitlines()
+    left = [line[-2:] for line in lines if line.startswith("cascade:requests_abandoned_total")]
+    expect("langchain: an answer that is given up", left, [" 1"])
 
 
 def lm_eval(folder, address):
@@ -108,10 +177,16 @@ def lm_eval(folder, address):
 
 
 def aiperf(folder, address):
+    # Without a network it takes tokenizers from the hub's cache alone, whatever path it is given.
+    revision, cached = "0" * 40, folder / "hub" / "hub" / f"models--local--{MODEL}"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text(revision)
+    (cached / "snapshots").mkdir()
+    (cached / "snapshots" / revision).symlink_to(TOKENIZER)
     run(folder, "aiperf", "profile", "--model", MODEL, "--url", address, "--endpoint-type", "chat", "--streaming",
         "--request-count", 4, "--concurrency", 2, "--synthetic-input-tokens-mean", 20, "--output-tokens-mean", 8,
         "--extra-inputs", "ignore_eos:true", "--extra-inputs", "min_tokens:8", "--use-server-token-count",
-        "--per-chunk-usage", "--tokenizer", TOKENIZER, "--artifact-dir", folder / "aiperf", "--ui", "none")
+        "--per-chunk-usage", "--tokenizer", f"local/{MODEL}", "--artifact-dir", folder / "aiperf", "--ui", "none")
     lines = (folder / "aiperf" / "profile_export.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     expect("aiperf: errors", [record["error"] for record in records if record.get("error")], [])
@@ -133,7 +208,7 @@ def guidellm(folder, address):
         expect(f"guidellm, {path}: tokens", [one["output_tokens"] for one in requests["successful"]], [8] * 3)
 
 
-TOOLS = {"llm": llm, "lm-eval": lm_eval, "aiperf": aiperf, "guidellm": guidellm}
+TOOLS = {"langchain": langchain, "llm": llm, "lm-eval": lm_eval, "aiperf": aiperf, "guidellm": guidellm}
 
 
 def main(program, *tools):
@@ -144,7 +219,7 @@ def main(program, *tools):
     server = subprocess.Popen(serve, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
         address = server.stdout.readline().split()[-1]
-        for tool in tools or ("llm", "lm-eval"):
+        for tool in tools or ("langchain", "llm", "lm-eval"):
             with tempfile.TemporaryDirectory() as folder:
                 TOOLS[tool](pathlib.Path(folder), address)
     finally:

@@ -85,6 +85,13 @@ impl Message {
             return Err(wrong(format!("a message is {value}, not an object")));
         };
         let role = role(&object)?;
+        let tools = ["tool_calls", "tool_call_id", "function_call"];
+        if let Some(key) = tools.into_iter().find(|key| is_given(&object, key)) {
+            return Err(Error::Message {
+                problem: format!("the {role}'s message has \"{key}\""),
+                cure: "tools are not supported: leave them out of the conversation",
+            });
+        }
         let text = match object.get("content") {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) => {
@@ -94,18 +101,11 @@ impl Message {
             Some(other) => return Err(wrong(format!("the content of a message is {other}"))),
             None => return Err(wrong(format!("the {role}'s message has no \"content\""))),
         };
-        let tools = ["tool_calls", "tool_call_id", "function_call"];
-        match tools.into_iter().find(|key| is_given(&object, key)) {
-            None => Ok(Self {
-                role,
-                text,
-                object: with_reasoning(object),
-            }),
-            Some(key) => Err(Error::Message {
-                problem: format!("the {role}'s message has \"{key}\""),
-                cure: "tools are not supported: leave them out of the conversation",
-            }),
-        }
+        Ok(Self {
+            role,
+            text,
+            object: with_reasoning(object),
+        })
     }
 
     /// Who speaks.

@@ -437,6 +437,10 @@ fn messages_are_checked() {
             json!({"role": "assistant", "content": "", "tool_calls": [{}]}),
             "tools are not supported",
         ),
+        (
+            json!({"role": "assistant", "content": null, "tool_calls": [{}]}),
+            "tools are not supported",
+        ),
     ] {
         let error = Message::from_json(message).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
-use cascade_core::{Prompt, seed_of};
+use cascade_core::{Prompt, TokenId, seed_of};
 use cascade_engine::{Finish, Options};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -64,6 +64,13 @@ impl Form {
             Self::Completion => own.completion(texts, offset),
             Self::Chat => own.chat(texts),
         }
+    }
+}
+
+impl Question {
+    /// The ids of the prompt's tokens.
+    fn ids(&self) -> Vec<TokenId> {
+        [&*self.prompt.source, &*self.prompt.context].concat()
     }
 }
 
@@ -137,6 +144,17 @@ impl Asking {
         &self.questions[choice / self.asked.choices]
     }
 
+    /// Adds the ids of tokens to a choice, if they are wanted, and to the `first` part of a text
+    /// those of its prompt; of a conversation they are in the [head](Self::head).
+    pub(crate) fn add_ids(&self, choice: &mut Value, index: usize, ids: &[TokenId], first: bool) {
+        if self.asked.token_ids {
+            choice["token_ids"] = ids.into();
+            if first && self.form == Form::Completion {
+                choice["prompt_token_ids"] = self.question_of(index).ids().into();
+            }
+        }
+    }
+
     /// What every part of a response begins with; the first one has the warnings, if there are any.
     pub(crate) fn head(&self, object: &str, first: bool) -> Value {
         let mut head = json!({
@@ -148,6 +166,9 @@ impl Asking {
         });
         if first && !self.warnings.is_empty() {
             head["warnings"] = self.warnings.clone().into();
+        }
+        if first && self.asked.token_ids && self.form == Form::Chat {
+            head["prompt_token_ids"] = self.question_of(0).ids().into();
         }
         head
     }
@@ -352,6 +373,7 @@ fn choice(asking: &Asking, index: usize, done: &Done) -> Value {
             shown["message"] = json!({"role": "assistant", "content": text, "refusal": null});
         }
     }
+    asking.add_ids(&mut shown, index, &done.output.tokens, true);
     shown
 }
 

@@ -69,6 +69,7 @@ const CHANGING: &[Neutral] = &[
     ("include_stop_str_in_output", "false", no),
     // Of llama.cpp's server.
     ("typical_p", "1", one),
+    ("tfs_z", "1", one),
     ("mirostat", "0", zero),
     ("dynatemp_range", "0", zero),
     ("xtc_probability", "0", zero),
@@ -86,6 +87,8 @@ const CHANGING: &[Neutral] = &[
     ("truncate_prompt_tokens", "null", |_| false),
     ("max_new_tokens", "`max_tokens` in its place", |_| false),
     ("no_repeat_ngram_size", "0", zero),
+    // Of ollama's.
+    ("format", "an empty text", empty),
 ];
 
 /// What both interfaces have that changes nothing of the answer: who asks and why, where and how

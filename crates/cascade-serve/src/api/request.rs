@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     pub(crate) speculation: Speculation,
     /// What distinguishes clients that share a key.
     pub(crate) salt: Option<String>,
+    /// Whether the ids of tokens are wanted, of the prompt and of the answer.
+    pub(crate) token_ids: bool,
 }
 
 /// What a stream holds beside the text.
@@ -63,6 +65,7 @@ impl Asked {
             stream,
             speculation,
             salt: read_salt(fields)?,
+            token_ids: fields.boolean("return_token_ids")?.unwrap_or(false),
             options,
         };
         if let Some(stop) = fields.take("stop") {

@@ -186,10 +186,14 @@ impl Chunks {
             .include_drafts
             .then(|| self.drafts(index, report));
         // A step whose text is held back may have nothing to say.
-        if text.is_empty() && logprobs.is_null() && drafts.is_none() {
+        let ids = self.asking.asked.token_ids;
+        if text.is_empty() && logprobs.is_null() && drafts.is_none() && !ids {
             return;
         }
-        let choice = self.choice(index, &text, logprobs, Value::Null);
+        let mut choice = self.choice(index, &text, logprobs, Value::Null);
+        let first = self.choices[index].steps == 1;
+        self.asking
+            .add_ids(&mut choice, index, &report.tokens, first);
         self.send_choice(choice, drafts);
     }
 
@@ -252,6 +256,8 @@ impl Chunks {
         let finish = &done.output.finish;
         let mut choice = self.choice(index, &rest, Value::Null, finish_reason(finish).into());
         choice["stop_reason"] = stop_reason(finish);
+        let first = self.choices[index].steps == 0;
+        self.asking.add_ids(&mut choice, index, &[], first);
         self.send_choice(choice, None);
     }
 

@@ -130,6 +130,8 @@ fn what_would_change_the_answer_is_refused_by_name() {
         ),
         (json!({"logit_bias": {"1": 2}}), "logit_bias"),
         (json!({"mirostat": 2}), "mirostat"),
+        (json!({"tfs_z": 0.5}), "tfs_z"),
+        (json!({"format": "json"}), "format"),
         (json!({"bad_words": ["a"]}), "bad_words"),
         (json!({"skip_special_tokens": false}), "skip_special_tokens"),
         (

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{QUESTION, Running, user};
+use crate::common::{QUESTION, Running, text, user, with};
 
 pub(crate) fn joined(chunks: &[Value], index: usize) -> String {
     let choices = chunks
@@ -125,4 +125,50 @@ fn steps_show_who_drafted_what() {
     assert_eq!(usage["num_draft_tokens"], nodes);
     assert_eq!(usage["num_accepted_tokens"], accepted);
     assert_eq!(chunks.last().unwrap()["usage"]["completion_tokens"], tokens);
+}
+
+/// As vLLM gives them: of a text its choices have the prompt's, of a conversation the response.
+#[test]
+fn ids_of_tokens() {
+    let server = Running::start();
+    let wanted = json!({"max_tokens": 24, "temperature": 0, "return_token_ids": true});
+    for (path, prompt, in_choice) in [
+        ("/v1/completions", json!({"prompt": QUESTION}), true),
+        (
+            "/v1/chat/completions",
+            json!({"messages": user(QUESTION)}),
+            false,
+        ),
+    ] {
+        let body = with(&wanted, &prompt);
+        let answer = server.ask(path, &body);
+        let choice = &answer["choices"][0];
+        let read = server.ask("/tokenize", &prompt)["tokens"].clone();
+        let place = if in_choice { choice } else { &answer };
+        assert_eq!(place["prompt_token_ids"], read, "{path}");
+        let ids = choice["token_ids"].as_array().unwrap();
+        assert_eq!(answer["usage"]["completion_tokens"], ids.len());
+        let shown = server.ask("/detokenize", &json!({"tokens": ids}));
+        assert_eq!(
+            shown["prompt"].as_str().unwrap().trim(),
+            text(&answer).trim()
+        );
+        let (chunks, _) = server.stream(path, &with(&body, &json!({"stream": true})));
+        let choices = || chunks.iter().map(|chunk| &chunk["choices"][0]);
+        let parts = choices().filter_map(|choice| choice["token_ids"].as_array());
+        assert_eq!(&parts.flatten().cloned().collect::<Vec<_>>(), ids, "{path}");
+        let whole: Vec<&Value> = if in_choice {
+            choices().collect()
+        } else {
+            chunks.iter().collect()
+        };
+        assert_eq!(whole[0]["prompt_token_ids"], read, "{path}");
+        assert!(
+            whole[1..]
+                .iter()
+                .all(|part| part["prompt_token_ids"].is_null())
+        );
+    }
+    let plain = server.complete(&json!({"prompt": QUESTION, "max_tokens": 4}));
+    assert!(plain["choices"][0]["token_ids"].is_null());
 }
