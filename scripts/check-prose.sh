@@ -60,6 +60,7 @@ fi
 
 # Figures name date, commit, machine and command.
 [ $# -gt 0 ] || scripts/stale-figures.py --check || found=1
+[ $# -gt 0 ] || scripts/draw-pictures.py speed --check || found=1
 
 # Words that pages may have: one that grows makes room for it.
 budget() { # words, what, pages

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cascade_core::{StatedSampling, TokenId};
+use cascade_core::TokenId;
 use serde_json::Value as Json;
 
 use super::convert::Original;
@@ -468,7 +468,7 @@ mod tests {
             description,
             tokenizer,
             ends: ends.to_vec(),
-            recommended: StatedSampling::default(),
+            recommended: cascade_core::StatedSampling::default(),
             warnings: Vec::new(),
         }
     }
