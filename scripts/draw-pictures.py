@@ -15,7 +15,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-QUESTION = "Explain in simple words what a language model is."
+QUESTION = "Help me with four short headlines about renewable energy, as a numbered list."
 WIDTH, LINE, LETTER, COLUMNS = 760, 21, 8.4, 84
 STYLE = """
   text { font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #1b1b1f }
@@ -102,14 +102,18 @@ def draw_step(picture, steps, names):
     step = max(partly or steps, key=kept)
     picture.y += LINE
     picture.line((f"Step {step['step']}: {len(step['draft'])} drafted, {kept(step)} kept, {len(step['tokens'])} emitted", ""))
-    depths = {None: -1}
-    for index, node in enumerate(step["draft"]):
-        depths[index] = depths[node["parent"]] + 1
-        mark, kind = ("✓", "drafted") if node["accepted"] else ("✗", "missed")
-        who = f"   {names[node['level']]}, {'kept' if node['accepted'] else 'not kept'}"
-        picture.line(("  " * depths[index] + mark + " ", ""), (visible(node["token"]), kind), (who, "dim"))
+    draw_below(picture, step["draft"], None, 0, names)
     own = step["tokens"][-1]["token"]
     picture.line(("  " * kept(step) + "+ ", ""), (visible(own), ""), ("   the target's own", "dim"))
+
+
+def draw_below(picture, draft, parent, depth, names):
+    for index, node in enumerate(draft):
+        if node["parent"] == parent:
+            mark, kind = ("✓", "drafted") if node["accepted"] else ("✗", "missed")
+            who = f"   {names[node['level']]}, {'kept' if node['accepted'] else 'not kept'}"
+            picture.line(("  " * depth + mark + " ", ""), (visible(node["token"]), kind), (who, "dim"))
+            draw_below(picture, draft, index, depth + 1, names)
 
 
 def visible(text):
