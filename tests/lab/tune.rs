@@ -33,7 +33,10 @@ fn tune(family: &str, more: &str) -> String {
 fn a_line_that_lacks_its_trace_gets_an_example() {
     let said = refused("tune");
     assert!(said.contains("--trace <FILE>"), "{said}");
-    assert!(said.contains("Examples:\n  cascade-lab tune --trace "), "{said}");
+    assert!(
+        said.contains("Examples:\n  cascade-lab tune --trace "),
+        "{said}"
+    );
 }
 
 #[test]
