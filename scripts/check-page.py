@@ -188,7 +188,7 @@ def streams_in_view(page, screenshot):
     answered(page)
     watched = page.evaluate("window.watched")
     lengths = sorted({length for length, _ in watched})
-    assert len(lengths) > 3 and lengths[-1] > 300, f"the answer did not stream: {lengths}"
+    assert len(lengths) > 3 and lengths[-1] > 150, f"the answer did not stream: {lengths}"
     expect(f"the end of the answer is in view in {len(watched)} frames", all(seen for _, seen in watched), True)
 
 

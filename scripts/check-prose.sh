@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the language of comments, documentation and messages: comment lines of at most 100 columns,
 # text of pages of 110 (scripts/wrap-prose.py wraps both), none of the phrases of scripts/prose.txt,
-# doc comments with a subject, and the words that pages may have together. Lists what it finds, and
-# fails if that is anything.
+# doc comments with a subject, where figures come from, and the words that pages may have together.
+# Lists what it finds, and fails if that is anything.
 #
 #   scripts/check-prose.sh [PATH...]     the whole repository by default
 set -euo pipefail
@@ -57,6 +57,10 @@ if [ ${#sources[@]} -gt 0 ]; then
     }
     END { exit found }' "${sources[@]}" || found=1
 fi
+
+# Figures name date, commit, machine and command.
+[ $# -gt 0 ] || scripts/stale-figures.py --check || found=1
+[ $# -gt 0 ] || scripts/draw-pictures.py speed --check || found=1
 
 # Words that pages may have: one that grows makes room for it.
 budget() { # words, what, pages

@@ -28,7 +28,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FILES = ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md"]
-FOLDERS = {"docs": "*.md", "configs": "*.yaml"}
+FOLDERS = {"docs": "*.md", "docs/pictures": "*.svg", "configs": "*.yaml"}
 THIRD_PARTY = "THIRD-PARTY.txt"
 # The earliest time that a zip archive can name.
 EARLIEST = 315532800

@@ -29,12 +29,18 @@ python=$environment/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 if [ -z "${CASCADE_PYTHON_VENV:-}" ]; then
-  [ -x "$python" ] || python3 -m venv "$environment"
+  # Of several versions that PYENV_VERSION names, python3 is the first, and may be too old for the tools.
+  base=python3
+  for version in 3.{10..14}; do
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' && break
+    if "python$version" --version > /dev/null 2>&1; then base=python$version; fi
+  done
+  [ -x "$python" ] || "$base" -m venv "$environment"
   # Says nothing and fetches nothing where all is there.
   "$python" -m pip install --quiet "${requirements[@]}"
 fi
 
-"$root/scripts/third-party.py" --package cascade-python --out LICENSE-THIRD-PARTY.txt
+"$python" "$root/scripts/third-party.py" --package cascade-python --out LICENSE-THIRD-PARTY.txt
 wheels=$CARGO_TARGET_DIR/python-wheels
 rm -rf "$wheels"
 "$environment/bin/maturin" build --quiet --locked --profile "$profile" --out "$wheels"

@@ -30,6 +30,16 @@ fn tune(family: &str, more: &str) -> String {
 }
 
 #[test]
+fn a_line_that_lacks_its_trace_gets_an_example() {
+    let said = refused("tune");
+    assert!(said.contains("--trace <FILE>"), "{said}");
+    assert!(
+        said.contains("Examples:\n  cascade-lab tune --trace "),
+        "{said}"
+    );
+}
+
+#[test]
 fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
     let report = tune_demo("--limit 4 --starts 2 --check 1");
     let best = &report["frontier"][0];

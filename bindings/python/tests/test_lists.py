@@ -80,7 +80,15 @@ def test_an_error_names_its_prompt(demo):
         demo.generate(QUESTIONS, batch_size=0)
 
 
-def test_interrupts_end_a_list(demo):
+@pytest.fixture
+def interrupts():
+    # A shell lets jobs in the background ignore them.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupts_end_a_list(demo, interrupts):
     # The main thread waits for answers, none of which is ready so soon.
     main = threading.main_thread().ident
     threading.Thread(target=lambda: (time.sleep(0.2), signal.pthread_kill(main, signal.SIGINT))).start()

@@ -56,6 +56,7 @@ def test_wrong_values_say_what_to_give(demo):
             demo.generate(prompt)
     with pytest.raises(ValueError, match="draft_tokens and k all say how much"):
         cd.load(*MODELS, draft_tokens=[2], k=[[2]])
+    assert cd.load(*MODELS, k=[[2]], schedule="static").level_names == cd.load(*MODELS).level_names[:2]
     with pytest.raises(ValueError, match='schedule is "of"; give "online"'):
         cd.load(*MODELS, schedule="of")
 

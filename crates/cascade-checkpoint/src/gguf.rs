@@ -11,6 +11,7 @@
 pub(crate) mod header;
 pub(crate) mod names;
 pub(crate) mod pre_tokenizers;
+pub(crate) mod sampling;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,15 @@ pub fn gguf_tokenizer_config(file: &ModelFile) -> Result<serde_json::Value> {
 /// the model computes.
 pub fn gguf_config(files: &[ModelFile]) -> Result<serde_json::Value> {
     settings::config(&Gguf::open(files)?)
+}
+
+/// What generation_config.json would say of sampling with the model in a GGUF file: the keys that
+/// the file has under `general.sampling.`, and `true` for each that generation_config.json has not.
+///
+/// # Errors
+/// A file that cannot be read; a key of another type.
+pub fn gguf_generation_config(file: &ModelFile) -> Result<serde_json::Value> {
+    sampling::generation_config(&Gguf::open_first(file)?)
 }
 
 impl Gguf {

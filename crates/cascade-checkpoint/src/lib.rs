@@ -5,8 +5,8 @@
 //!   small file.
 //! * [`Tokenizer`]: tokenizer.json, a model of SentencePiece, or what a GGUF file says, as a
 //!   [`TextCodec`](cascade_core::TextCodec).
-//! * [`gguf_config`], [`gguf_tokenizer_config`]: what config.json and tokenizer_config.json would
-//!   say of the model in a GGUF file.
+//! * [`gguf_config`], [`gguf_generation_config`], [`gguf_tokenizer_config`]: what config.json,
+//!   generation_config.json and tokenizer_config.json would say of the model in a GGUF file.
 //! * [`quantize`]: writing a model as a GGUF file.
 //!
 //! This crate knows no architecture: settings are JSON on the way in and a
@@ -34,7 +34,7 @@ pub use checkpoint::{Checkpoint, HEAD, Leftovers, Rows};
 pub use dtype::{DType, FloatType, parse_dtype};
 pub use error::{Error, ErrorKind, Result};
 pub use finite::{Named, ScaleType, Scales};
-pub use gguf::{gguf_config, gguf_tokenizer_config};
+pub use gguf::{gguf_config, gguf_generation_config, gguf_tokenizer_config};
 pub use json::read_json;
 pub use read_tensors::{NamedTensor, read_tensors};
 pub use tensor::{Blocks, Stored, TensorInfo, fits};

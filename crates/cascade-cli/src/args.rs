@@ -294,7 +294,7 @@ pub struct DecodingArgs {
     pub max_new_tokens: Option<usize>,
 
     /// Sampling temperature, overriding the configuration; 0 is greedy decoding [default: 0; of
-    /// `chat` and `serve` what the model's generation_config.json recommends, as for --top-k,
+    /// `chat` and `serve` what the model's files recommend, as for --top-k,
     /// --top-p, --min-p and --repetition-penalty].
     #[arg(
         long,

@@ -70,6 +70,13 @@ fn with_examples(mut command: Command, path: &str, text: &str) -> Command {
     }
 }
 
+/// The examples of the command that a line names, as its help has them.
+pub(crate) fn examples_of(command: &Command, line: &[String]) -> Option<String> {
+    let words = line.iter();
+    let named = words.fold(command, |of, word| of.find_subcommand(word).unwrap_or(of));
+    named.get_after_help().map(ToString::to_string)
+}
+
 /// Checks the help of a program, for its tests: every command is in one group and has examples,
 /// which parse, and lines fit 80 columns.
 ///

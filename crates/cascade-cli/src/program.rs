@@ -6,10 +6,11 @@ use std::num::IntErrorKind;
 
 use anyhow::Result;
 use cascade_config::Overcommit;
+use clap::error::ErrorKind;
 use clap::{Args, Command, Parser};
 
 use crate::exit::ExitCode;
-use crate::{cached, given, panics, terminal, threads};
+use crate::{cached, given, help, panics, terminal, threads};
 
 /// Exit status of a command whose reader has left, as in `cascade run | head`: that of a shell for
 /// a program that the signal has ended.
@@ -80,7 +81,7 @@ fn run_line<C: CommandLine>(arguments: impl IntoIterator<Item = OsString>) -> Ex
     let matches = C::arranged().try_get_matches_from(arguments);
     let line = match matches.and_then(|matches| C::from_arg_matches(&matches)) {
         Ok(line) => line,
-        Err(error) => return print_usage(&error),
+        Err(error) => return print_usage::<C>(&error),
     };
     let everywhere = line.everywhere();
     terminal::set_quiet(everywhere.quiet);
@@ -110,8 +111,9 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints help, the version, or what is wrong with the arguments, which it quotes.
-fn print_usage(error: &clap::Error) -> ExitCode {
+/// Prints help, the version, or what is wrong with the arguments, which it quotes; where some are
+/// missing, with examples.
+fn print_usage<C: CommandLine>(error: &clap::Error) -> ExitCode {
     let styled = error.render();
     let plain = styled.to_string();
     if error.use_stderr() {
@@ -122,6 +124,11 @@ fn print_usage(error: &clap::Error) -> ExitCode {
         } else {
             write!(terminal::stderr(), "{plain}")
         };
+        let lacks = error.kind() == ErrorKind::MissingRequiredArgument;
+        let named = lacks.then(|| help::examples_of(&C::arranged(), &given::arguments()));
+        if let Some(examples) = named.flatten() {
+            terminal::error(format_args!("\n{examples}"));
+        }
     } else if let Err(error) = terminal::print_styled(&plain, &styled.ansi().to_string()) {
         return failed(&error.into());
     }

@@ -1,4 +1,5 @@
-//! generation_config.json: which tokens end a generation, and how transformers would choose tokens.
+//! generation_config.json, and what GGUF files have of it: which tokens end a generation, and how
+//! other programs would choose tokens.
 //!
 //! How tokens are chosen is for the user to say: temperature and the like are a recommendation.
 //! What changes the choice in ways that are not done here (tokens that are forced or suppressed) is
@@ -6,10 +7,13 @@
 
 use std::collections::BTreeSet;
 
+use cascade_checkpoint::{gguf_generation_config, read_json};
 use cascade_core::{StatedSampling, TokenId};
-use serde_json::{Map, Value};
+use cascade_hub::{ModelFiles, WeightFormat};
+use serde_json::{Map, Value, json};
 
 use crate::checks::bad;
+use crate::config::in_file;
 use crate::settings::Neutral;
 use crate::{Error, ModelFile, Result};
 
@@ -46,13 +50,62 @@ const NEUTRAL: &[(&str, Neutral)] = &[
     ("watermarking_config", Neutral::Absent),
 ];
 
+/// Values of a recommended setting that can be followed: its key, whether a number is one, and all
+/// of them in words.
+type Followed = (&'static str, fn(f32) -> bool, &'static str);
+
+#[rustfmt::skip]
+const FOLLOWED: [Followed; 5] = [
+    ("temperature", |t| t.is_finite() && t >= 0.0, "a number from 0"),
+    ("top_k", |k| k >= 0.0 && k.fract() == 0.0, "a whole number from 0"),
+    ("top_p", |p| p > 0.0 && p <= 1.0, "a number above 0 and at most 1"),
+    ("min_p", |p| (0.0..=1.0).contains(&p), "a number from 0 to 1"),
+    ("repetition_penalty", |r| r.is_finite() && r > 0.0, "a number above 0"),
+];
+
+/// What the files of a model say of generation.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    /// The tokens that end an answer, in order.
+    pub(crate) ends: Vec<TokenId>,
+    /// What the user should know, in sentences.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) recommended: StatedSampling,
+}
+
+impl Generation {
+    /// Reads generation_config.json if there is one, and what a GGUF file has in its place.
+    /// `config` is what config.json says.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no object, or ends answers with what is no id.
+    pub(crate) fn of(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Self> {
+        let (file, stated) = match &files.generation_config {
+            Some(file) => (file, read_json(file)?),
+            None if files.weight_format == WeightFormat::Gguf => {
+                (&files.config, gguf_generation_config(&files.config)?)
+            }
+            None => (&files.config, json!({})),
+        };
+        let told = warnings(&short(file), &stated, config);
+        let mut warnings = told.map_err(|error| in_file(file, error))?;
+        let ends = end_tokens(&[(file, &stated), (&files.config, config)], vocab_size)?;
+        warnings.extend(ends.warnings);
+        Ok(Self {
+            ends: ends.ids,
+            warnings,
+            recommended: recommended(&stated),
+        })
+    }
+}
+
 /// The tokens that end a generation, and what should be known of them.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Ends {
+struct Ends {
     /// In order.
-    pub(crate) ids: Vec<TokenId>,
+    ids: Vec<TokenId>,
     /// Ids that are named and that no token has, in sentences.
-    pub(crate) warnings: Vec<String>,
+    warnings: Vec<String>,
 }
 
 /// The tokens that end a generation: those of the first of `files` that names any. A file may name
@@ -61,7 +114,7 @@ pub(crate) struct Ends {
 ///
 /// # Errors
 /// [`Error::Config`] for what is no id.
-pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> Result<Ends> {
+fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> Result<Ends> {
     let mut warnings = Vec::new();
     for (file, json) in files {
         let named = &json["eos_token_id"];
@@ -101,30 +154,26 @@ pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> R
     })
 }
 
-/// The sampling that a generation_config.json recommends: nothing but a penalty if its `do_sample`
-/// is false. Values that change nothing are left out.
+/// The sampling that a file recommends: nothing but a penalty if its `do_sample` is false or its
+/// temperature is 0. Values that change nothing or cannot be followed are left out.
 pub(crate) fn recommended(generation: &Value) -> StatedSampling {
-    let number = |key: &str| generation[key].as_f64().map(|value| value as f32);
-    let share = |key: &str, neutral: f32| {
-        let within = |p: &f32| (0.0..=1.0).contains(p) && *p > 0.0 && *p != neutral;
-        number(key).filter(within)
+    let number = |key: &str, neutral: f32| {
+        let number = followed(key, &generation[key])?;
+        (number != neutral).then_some(number)
     };
-    let penalty = number("repetition_penalty").filter(|p| p.is_finite() && *p > 0.0 && *p != 1.0);
     let penalties = StatedSampling {
-        repetition_penalty: penalty,
+        repetition_penalty: number("repetition_penalty", 1.0),
         ..StatedSampling::default()
     };
-    let top_k = generation["top_k"]
-        .as_u64()
-        .and_then(|k| usize::try_from(k).ok());
     let sampling = StatedSampling {
-        temperature: number("temperature").filter(|t| t.is_finite() && *t > 0.0),
-        top_k: top_k.filter(|&k| k > 0),
-        top_p: share("top_p", 1.0),
-        min_p: share("min_p", 0.0),
+        temperature: followed("temperature", &generation["temperature"]),
+        top_k: number("top_k", 0.0).map(|k| k as usize),
+        top_p: number("top_p", 1.0),
+        min_p: number("min_p", 0.0),
         ..penalties
     };
     match generation["do_sample"].as_bool() {
+        _ if sampling.temperature == Some(0.0) => penalties,
         Some(false) => penalties,
         None if sampling == penalties => penalties,
         _ => StatedSampling {
@@ -134,31 +183,49 @@ pub(crate) fn recommended(generation: &Value) -> StatedSampling {
     }
 }
 
+/// The value of a recommended setting, if it is one of [`FOLLOWED`].
+fn followed(key: &str, value: &Value) -> Option<f32> {
+    let number = value.as_f64()? as f32;
+    let mut known = FOLLOWED.iter();
+    known
+        .any(|(name, is_one, _)| *name == key && is_one(number))
+        .then_some(number)
+}
+
+/// Recommended settings that cannot be followed.
+fn unfollowed(entries: &Map<String, Value>) -> impl Iterator<Item = String> + '_ {
+    FOLLOWED.iter().filter_map(|(key, _, values)| {
+        let value = entries.get(*key).filter(|value| !value.is_null())?;
+        let said =
+            || format!("recommends {key} {value}, which is not followed: it is not {values}");
+        followed(key, value).is_none().then(said)
+    })
+}
+
 /// The last part of a file's name.
 fn short(file: &ModelFile) -> String {
     let name = file.to_string();
     name.rsplit('/').next().unwrap_or(&name).to_owned()
 }
 
-/// What the user should know of a generation_config.json.
+/// What the user should know of a generation_config.json, or of what is in its place in `file`.
 ///
 /// # Errors
 /// [`Error::Config`] if it is no object.
-pub(crate) fn warnings(generation: &Value, config: &Value) -> Result<Vec<String>> {
+fn warnings(file: &str, generation: &Value, config: &Value) -> Result<Vec<String>> {
     let entries = generation
         .as_object()
         .ok_or_else(|| bad("it is not an object of settings"))?;
-    let mut warnings: Vec<String> = changing(entries).collect();
     let unknown: Vec<&str> = unknown(entries).collect();
-    if !unknown.is_empty() {
-        warnings.push(format!(
-            "generation_config.json has settings that are not known here: {}; transformers may \
-             choose other tokens",
-            unknown.join(", ")
-        ));
-    }
-    warnings.extend(other_start(entries, config));
-    Ok(warnings)
+    let unknown = (!unknown.is_empty()).then(|| {
+        let keys = unknown.join(", ");
+        format!("has settings that are not known here: {keys}; others may choose other tokens")
+    });
+    let told = changing(entries)
+        .chain(unfollowed(entries))
+        .chain(unknown)
+        .chain(other_start(entries, config));
+    Ok(told.map(|what| format!("{file} {what}")).collect())
 }
 
 /// Settings that transformers follows and we do not.
@@ -169,8 +236,8 @@ fn changing(entries: &Map<String, Value>) -> impl Iterator<Item = String> + '_ {
     });
     stated.map(|(key, value)| {
         format!(
-            "generation_config.json has {key} {value}, which transformers follows and this program \
-             does not: it chooses other tokens"
+            "has {key} {value}, which transformers follows and this program does not: it chooses \
+             other tokens"
         )
     })
 }
@@ -191,8 +258,8 @@ fn other_start(entries: &Map<String, Value>, config: &Value) -> Option<String> {
     let is_decoder_alone = config["is_encoder_decoder"] != Value::Bool(true);
     match followed {
         Some(followed) if followed != stated && !is_decoder_alone => Some(format!(
-            "generation_config.json has {START} {stated}, and config.json {followed}, which is \
-             followed: transformers takes the other"
+            "has {START} {stated}, and config.json {followed}, which is followed: transformers takes \
+             the other"
         )),
         _ => None,
     }
@@ -206,7 +273,7 @@ mod tests {
 
     fn of(generation: Value) -> Vec<String> {
         let config = json!({"is_encoder_decoder": true, "pad_token_id": 0});
-        warnings(&generation, &config).unwrap()
+        warnings("generation_config.json", &generation, &config).unwrap()
     }
 
     #[test]
@@ -280,9 +347,29 @@ mod tests {
         for nothing in [
             json!({"eos_token_id": 2}),
             json!({"repetition_penalty": 1.0, "top_p": 1, "top_k": 0, "min_p": 0}),
-            json!({"repetition_penalty": -1, "top_p": 7, "top_k": "many", "temperature": 0}),
+            json!({"top_p": 0.9, "temperature": 0}),
+            json!({"repetition_penalty": -1, "top_p": 7, "top_k": "many", "temperature": null}),
         ] {
             assert!(recommended(&nothing).is_empty(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_named() {
+        for (key, wrong) in [
+            ("repetition_penalty", json!(-1)),
+            ("top_p", json!(7)),
+            ("top_p", json!(0)),
+            ("top_k", json!("many")),
+            ("top_k", json!(2.5)),
+            ("min_p", json!(1.5)),
+            ("temperature", json!(-0.5)),
+            ("temperature", json!(1e300)),
+        ] {
+            let warnings = of(json!({key: wrong}));
+            let named = format!("generation_config.json recommends {key} {wrong}, ");
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].starts_with(&named), "{warnings:?}");
         }
     }
 
@@ -304,6 +391,6 @@ mod tests {
             assert_eq!(warnings.len(), 1, "{key}");
             assert!(warnings[0].contains(key), "{warnings:?}");
         }
-        assert!(warnings(&json!([]), &json!({})).is_err());
+        assert!(warnings("", &json!([]), &json!({})).is_err());
     }
 }

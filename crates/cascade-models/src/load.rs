@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use cascade_checkpoint::{Checkpoint, Leftovers, read_json};
+use cascade_checkpoint::{Checkpoint, Leftovers};
 use cascade_core::{ScorerInfo, StatedSampling, TokenId};
-use serde_json::Value;
 
 use crate::config::{ModelConfig, check_kind, in_file, read_config};
 use crate::dtype::Types;
 use crate::estimate::check_weights;
-use crate::generation::{self, Ends};
+use crate::generation::Generation;
 use crate::weights::CheckpointWeights;
 use crate::{
     CacheType, DType, Device, Error, HubOptions, Model, ModelFiles, ModelSource, Overcommit,
@@ -74,9 +73,9 @@ pub struct LoadedModel {
     /// The tokens that end a generation, in order: those of generation_config.json if it names any,
     /// else those of config.json. Empty if neither does.
     pub eos_token_ids: Vec<TokenId>,
-    /// What generation_config.json asks for and is not done, in sentences.
+    /// What the model's files ask for and is not done, in sentences.
     pub generation_warnings: Vec<String>,
-    /// The sampling that generation_config.json recommends, which nobody has to follow.
+    /// The sampling that generation_config.json or a GGUF file recommends: nobody has to follow it.
     pub recommended: StatedSampling,
     /// The type that the model computes in.
     pub dtype: DType,
@@ -142,52 +141,17 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         .chain(weights.0.notes());
     let model = Arc::new(model.with_warnings(warnings));
     tokenizer.check_fits(model.info().vocab_size)?;
-    let ends = end_tokens(&files, &config, model.info().vocab_size)?;
-    let mut generation_warnings = generation_warnings(&files, &config)?;
-    generation_warnings.extend(ends.warnings);
+    let generation = Generation::of(&files, &config, model.info().vocab_size)?;
     Ok(LoadedModel {
         name: files.name.clone(),
         model,
         tokenizer,
-        eos_token_ids: ends.ids,
-        generation_warnings,
-        recommended: recommended(&files)?,
+        eos_token_ids: generation.ends,
+        generation_warnings: generation.warnings,
+        recommended: generation.recommended,
         dtype: options.dtype,
         files,
     })
-}
-
-/// The tokens that end a generation, as [`LoadedModel::eos_token_ids`] has them.
-pub(crate) fn end_tokens(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Ends> {
-    let generation = files
-        .generation_config
-        .as_ref()
-        .map(|file| Ok::<_, Error>((file, read_json::<Value>(file)?)))
-        .transpose()?;
-    let stated: Vec<_> = generation
-        .iter()
-        .map(|(file, json)| (*file, json))
-        .chain([(&files.config, config)])
-        .collect();
-    generation::end_tokens(&stated, vocab_size)
-}
-
-/// The sampling that generation_config.json recommends.
-pub(crate) fn recommended(files: &ModelFiles) -> Result<StatedSampling> {
-    let stated = files.generation_config.as_ref().map(read_json::<Value>);
-    Ok(generation::recommended(
-        &stated.transpose()?.unwrap_or_default(),
-    ))
-}
-
-/// What generation_config.json asks for and is not done, in sentences.
-pub(crate) fn generation_warnings(files: &ModelFiles, config: &Value) -> Result<Vec<String>> {
-    match &files.generation_config {
-        Some(file) => {
-            generation::warnings(&read_json(file)?, config).map_err(|error| in_file(file, error))
-        }
-        None => Ok(Vec::new()),
-    }
 }
 
 /// Refuses layers that no one asked for (with too few layers in config.json, a model loads and

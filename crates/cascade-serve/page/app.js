@@ -83,7 +83,8 @@ async function describe() {
   page.model = (await response.json()).data[0];
   byId('key-row').hidden = true;
   const {id, max_model_len: room, cascade} = page.model;
-  byId('model').textContent = `${id}: ${cascade.levels.length} models, context of ${room} tokens`;
+  const drafters = cascade.levels.slice(1).map(level => level.name).join(', ');
+  byId('model').textContent = `${id}, drafts by ${drafters || 'no model'}, context of ${room} tokens`;
   byId('length').max = room;
   byId('length').value = Math.min(cascade.max_tokens, room);
   byId('temperature').value = cascade.temperature;
@@ -333,6 +334,7 @@ function fill(place, {role, content, pieces}) {
   const build = part => {
     if (!part.tag) return leaf(part);
     const made = element(part.tag);
+    if (part.start !== undefined) made.start = part.start;
     if (part.href) Object.assign(made, {href: part.href, target: '_blank', rel: 'noopener noreferrer'});
     made.append(...part.children.flatMap(build));
     return [made];
@@ -455,6 +457,7 @@ async function answer(messages, abort) {
   const made = {role: 'assistant', content: '', pieces: []};
   let place = null;
   let seed;
+  let finish = null;
   let warnings = [];
   const draw = () => {
     if (made.content) {
@@ -475,6 +478,7 @@ async function answer(messages, abort) {
         byId('cached').textContent = `${chunk.usage.prompt_tokens_details.cached_tokens} of ${chunk.usage.prompt_tokens}`;
         seed = chunk.usage.speculation.seed;
       }
+      finish = chunk.choices[0]?.finish_reason ?? finish;
       addPiece(chunk, made);
       if (made.content && !place) {
         messages.push(made);
@@ -496,7 +500,25 @@ async function answer(messages, abort) {
   }
   page.asked = [path, seed === undefined ? body : {...body, seed}];
   // What a screen reader says at the end.
-  return [`Answered.`, ...warnings].join(' ');
+  return [ending(finish, made.content), ...warnings].join(' ');
+}
+
+// How an answer ended, and what to do about it.
+function ending(finish, text) {
+  if (!text.trim()) return 'Answered by nothing: ask in other words, or at a temperature of 0.7.';
+  const tokens = page.steps.flatMap(step => step.tokens.map(({token}) => token));
+  if (loops(tokens)) return 'Answered, but it repeats itself: a temperature of 0.7 or a repetition penalty of 1.1 (Settings) ends most loops.';
+  return finish === 'length' ? `Answered, but cut at ${tokens.length} tokens: say "go on", or allow more in Settings.` : 'Answered.';
+}
+
+// Whether the last 40 tokens or more repeat a pattern of 32 or less, as `cascade run` counts loops.
+function loops(tokens) {
+  for (let period = 1; period <= 32; period++) {
+    let same = 0;
+    while (same + period < tokens.length && tokens.at(-1 - same) === tokens.at(-1 - same - period)) same++;
+    if (same >= 2 * period && same + period >= 40) return true;
+  }
+  return false;
 }
 
 // Adds the text of a chunk to an answer.

@@ -1,6 +1,7 @@
 // The Markdown that language models write, as a tree over the places of the source, so that each
 // character keeps the colour of the model that drafted it. A tree has only the tags named here and
-// no attribute but the address of a link: what a model writes is text, whatever it says.
+// no attribute but the address of a link and the first number of a list: what a model writes is text,
+// whatever it says.
 'use strict';
 
 (() => {
@@ -103,25 +104,35 @@
     return [node('pre', [node('code', code)]), Math.min(end + 1, lines.length)];
   }
 
-  // The items of one depth; deeper ones belong to the item before them.
+  // The items of one depth; deeper ones and indented lines belong to the item before them, behind blank lines too.
   function list(source, lines, at) {
     const depth = ITEM.exec(lines[at].text)[1].length;
-    const ordered = /\d/.test(lines[at].text.trimStart()[0]);
+    const number = parseInt(lines[at].text, 10);
+    const ordered = !isNaN(number);
     const items = [];
     for (; at < lines.length;) {
-      const match = ITEM.exec(lines[at].text);
-      if (!match || match[1].length < depth) break;
+      let next = at;
+      while (next < lines.length && !lines[next].text.trim()) next++;
+      if (next === lines.length) break;
+      const match = ITEM.exec(lines[next].text);
+      const indent = lines[next].text.search(/\S/);
+      if (!match && indent > depth + 1 && !begins(lines, next)) {
+        items.at(-1).children.push(node('br', []), ...inline(source, lines[next].from + indent, lines[next].to));
+        at = next + 1;
+        continue;
+      }
+      if (!match || match[1].length < depth || match[1].length <= depth + 1 && /\d/.test(match[0]) !== ordered) break;
+      at = next;
       if (match[1].length > depth + 1) {
         const [inner, next] = list(source, lines, at);
         items.at(-1).children.push(inner);
         at = next;
         continue;
       }
-      if (/\d/.test(match[0]) !== ordered) break;
       items.push(node('li', inline(source, lines[at].from + match[0].length, lines[at].to)));
       at++;
     }
-    return [node(ordered ? 'ol' : 'ul', items), at];
+    return [{...node(ordered ? 'ol' : 'ul', items), ...(ordered && number !== 1 ? {start: number} : {})}, at];
   }
 
   function cells(source, line, tag) {

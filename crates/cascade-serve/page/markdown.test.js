@@ -11,7 +11,7 @@ const TAGS = ['p', 'pre', 'code', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'blo
 // As tags and texts, to be compared.
 function written(source) {
   const write = part => part.tag
-    ? `<${part.tag}${part.href ? ` ${part.href}` : ''}>${part.children.map(write).join('')}</>`
+    ? `<${part.tag}${part.href ? ` ${part.href}` : ''}${part.start ?? ''}>${part.children.map(write).join('')}</>`
     : source.slice(part.from, part.to);
   return parseMarkdown(source).map(write).join('');
 }
@@ -22,7 +22,8 @@ function check(source) {
   const walk = part => {
     if (part.tag) {
       assert.ok(TAGS.includes(part.tag), part.tag);
-      assert.deepStrictEqual(Object.keys(part).filter(key => !['tag', 'children', 'href'].includes(key)), []);
+      assert.deepStrictEqual(Object.keys(part).filter(key => !['tag', 'children', 'href', 'start'].includes(key)), []);
+      if ('start' in part) assert.ok(Number.isInteger(part.start));
       if (part.href) assert.match(part.href, /^https?:/);
       part.children.forEach(walk);
     } else {
@@ -42,6 +43,10 @@ test('what models write becomes blocks', () => {
     ['```\nnot ended', '<pre><code>not ended</></>'],
     ['- a\n- b\n    - c\n- d', '<ul><li>a</><li>b<ul><li>c</></></><li>d</></>'],
     ['1. a\n2. **b**', '<ol><li>a</><li><strong>b</></></>'],
+    ['1. a\n\n2. b\n\n   more\n3. c\n\nend', '<ol><li>a</><li>b<br></>more</><li>c</></><p>end</>'],
+    ['1. a\n   text\n\n   - b\n2. c', '<ol><li>a<br></>text<ul><li>b</></></><li>c</></>'],
+    ['1. a\n\nbetween\n\n2. b', '<ol><li>a</></><p>between</><ol2><li>b</></>'],
+    ['- a\n\n1. b', '<ul><li>a</></><ol><li>b</></>'],
     ['> a\n> b', '<blockquote>a<br></>b</>'],
     ['| a | b |\n|---|:-:|\n| 1 | `2` |', '<table><thead><tr><th>a</><th>b</></></><tbody><tr><td>1</><td><code>2</></></></></>'],
     ['a\n\n---\nb', '<p>a</><hr></><p>b</>'],

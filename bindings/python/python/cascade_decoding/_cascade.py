@@ -48,7 +48,7 @@ def load(
       ``False`` for neither; ``table`` is its n-gram table.
     * How much is drafted: what pays, unless ``draft_tokens`` (tokens that each drafter adds for the
       target), ``k`` (the K matrix: a row for each reviewer, a column for each drafter) or ``schedule``
-      (``"online"``, ``"static"`` for default numbers, or a :class:`Schedule`) says so; one of them.
+      (``"online"``, or a :class:`Schedule`) says so; one of them. ``"static"`` alone is default numbers.
       ``max_nodes``: nodes of a draft at most.
     * ``lenience`` (1 or above) loosens reviews by drafters, never the target's. ``stop_rule``: such as
       ``"confidence=0.4"``.
@@ -64,7 +64,7 @@ def load(
     """
     amounts = {"draft_tokens": draft_tokens, "k": k, "schedule": schedule}
     given = [name for name, amount in amounts.items() if amount is not None]
-    if len(given) > 1:
+    if len(given) > 1 and not (len(given) == 2 and schedule == "static"):
         raise ValueError(f"{' and '.join(given)} all say how much is drafted; give one of them")
     config = Config.of_models(
         os.fspath(target),

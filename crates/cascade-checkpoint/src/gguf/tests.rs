@@ -608,6 +608,33 @@ fn a_file_without_a_tokenizer_has_settings_all_the_same() {
 }
 
 #[test]
+fn recommended_sampling_is_that_of_generation_config() {
+    let of = |file: Maker| gguf_generation_config(&memory(file.bytes()));
+    assert_eq!(of(Maker::llama()).unwrap(), serde_json::json!({}));
+    let recommends = Maker::llama()
+        .with("general.sampling.temp", 6, &0.7_f32.to_le_bytes())
+        .with("general.sampling.top_k", 5, &20_i32.to_le_bytes())
+        .with("general.sampling.top_p", 6, &0.95_f32.to_le_bytes())
+        .with(
+            "general.sampling.penalty_repeat",
+            6,
+            &1.05_f32.to_le_bytes(),
+        )
+        .number("general.sampling.mirostat", 2);
+    let expected = serde_json::json!({
+        "temperature": 0.7, "top_k": 20, "top_p": 0.95, "repetition_penalty": 1.05,
+        "general.sampling.mirostat": true,
+    });
+    assert_eq!(of(recommends).unwrap(), expected);
+    let message = of(Maker::llama().text("general.sampling.temp", "hot"));
+    let message = message.unwrap_err().to_string();
+    assert!(
+        message.contains("`general.sampling.temp` is a text"),
+        "{message}"
+    );
+}
+
+#[test]
 fn settings_for_conversations_are_those_of_tokenizer_config() {
     let config = gguf_tokenizer_config(&disk("vocabulary-bytes.gguf")[0]).unwrap();
     assert_eq!(config["eos_token"], "<|im_end|>");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::ops::Range;
 
-use cascade_core::TokenId;
+use cascade_core::{StatedSampling, TokenId};
 use cascade_hub::{ModelFile, ModelFiles, TokenizerFiles};
 use serde_json::Value as Json;
 
@@ -17,7 +17,7 @@ use super::{Quantized, tokenizer, unknown_window, warnings};
 use crate::blocks::BlockType;
 use crate::gguf::names::{self, Meaning, Renamed, Rows};
 use crate::gguf::write::{ALIGNMENT, Entries, Planned, Target, write};
-use crate::gguf::{self, Gguf, vocabulary, weights};
+use crate::gguf::{self, Gguf, sampling, vocabulary, weights};
 use crate::{Checkpoint, DType, Error, HEAD, Leftovers, Result, TensorInfo, Tokenizer};
 
 /// A checkpoint of Hugging Face, and what is known of its model.
@@ -31,6 +31,8 @@ pub struct Original<'a> {
     pub tokenizer: Tokenizer,
     /// Tokens that end an answer, in order.
     pub ends: Vec<TokenId>,
+    /// The sampling that is recommended.
+    pub recommended: StatedSampling,
     /// What the user should know of config.json and generation_config.json, which loading the file
     /// that is written cannot say any more.
     pub warnings: Vec<String>,
@@ -70,6 +72,7 @@ pub fn convert(
     entries.text("general.type", "model");
     entries.text("general.name", last_part(&original.files.name));
     stated.put(&mut entries, own_head);
+    sampling::put(&original.recommended, &mut entries);
     let mut told = original.warnings.clone();
     told.extend(stated.window.map(unknown_window));
     told.extend(tokenizer::put(original, conversations, &mut entries)?);

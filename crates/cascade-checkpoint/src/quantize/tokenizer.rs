@@ -468,6 +468,7 @@ mod tests {
             description,
             tokenizer,
             ends: ends.to_vec(),
+            recommended: cascade_core::StatedSampling::default(),
             warnings: Vec::new(),
         }
     }

@@ -561,17 +561,25 @@ fn what_the_format_has_no_words_for_is_refused_by_name() {
 }
 
 #[test]
-fn what_a_generation_config_asks_for_is_told_before_it_is_lost() {
+fn what_a_generation_config_recommends_is_written_and_read() {
     let folder = TempDir::new().unwrap();
     let tokenizer = small_tokenizer(&folder);
     let place = folder_of("tiny-llama-mha", &tokenizer, &folder);
-    let generation = r#"{"eos_token_id": 2, "repetition_penalty": 1.1}"#;
+    let generation = r#"{"eos_token_id": 2, "temperature": 0.7, "top_k": 20, "top_p": 0.95,
+        "min_p": 0.01, "repetition_penalty": 1.1, "no_repeat_ngram_size": 3}"#;
     fs::write(place.join("generation_config.json"), generation).unwrap();
     let path = folder.path().join("written.gguf");
     let done = converted(&ModelSource::Folder(place), DType::F32, &path).unwrap();
-    let told = |warning: &String| warning.contains("repetition penalty 1.1");
+    // What a file has no key for.
+    let told = |warning: &String| warning.contains("no_repeat_ngram_size 3");
     assert!(done.warnings.iter().any(told), "{:?}", done.warnings);
-    assert_eq!(open(&path).unwrap().eos_token_ids, [2]);
+    let read = open(&path).unwrap();
+    assert_eq!(read.eos_token_ids, [2]);
+    assert_eq!(read.generation_warnings, [""; 0]);
+    assert_eq!(
+        read.recommended.to_string(),
+        "temperature 0.7, top-k 20, top-p 0.95, min-p 0.01, repetition penalty 1.1"
+    );
 }
 
 /// A tiny T5 whose config.json and head are changed.
