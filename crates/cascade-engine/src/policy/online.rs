@@ -709,10 +709,7 @@ impl OnlineSchedule {
         let along: Vec<f64> = std::iter::once(survival).chain(along).collect();
         let at = Tip::of(state);
         let any = self.best_handover(reviewer, at, &along, price, |_| true);
-        let offer = any
-            .0
-            .as_ref()
-            .map(|offer| (offer.drafter, offer.balance - best));
+        let offer = any.0.as_ref().map(|it| (it.drafter, it.balance - best));
         let worth = |level| self.is_worth_reading(reviewer, level);
         let (handover, without) = if self.neural_below(own.draft.neural).all(worth) {
             any
@@ -792,27 +789,23 @@ impl OnlineSchedule {
         let stated = &own.drafters[proposal.drafter.0].stated;
         let next = &own.drafters[level].next;
         let tree = growing.proposed.tree();
-        let paths = proposal.path_probabilities(|said, depth| stated.estimate(said, depth));
+        let survival = own.draft.survival;
+        let mut paths = proposal.path_probabilities(|said, depth| stated.estimate(said, depth));
+        paths.iter_mut().for_each(|path| *path *= survival);
         let nodes = state.nodes + kept.iter().filter(|&&kept| kept).count();
         let row = own.gain() * own.one_more(nodes + 1);
-        // What is behind each row, its price paid.
-        let mut behind = vec![0.0; tree.len() + 1];
-        for node in (0..tree.len()).rev().filter(|&node| kept[node]) {
-            let value = own.draft.survival * paths[node] - row + behind[node + 1];
-            behind[TokenTree::row(tree.parent(node))] += value;
-        }
+        let behind = worth_behind(tree, kept, |node| paths[node] - row);
         let mut rows = vec![false; tree.len() + 1];
         let (mut together, mut alone, mut best) = (0.0, 0.0, 0);
         let places = std::iter::once(None).chain((0..tree.len()).map(Some));
-        for at in places.filter(|at| at.is_none_or(|node| kept[node])) {
+        let unscored = |at: &Option<NodeId>| !growing.answered[TokenTree::row(*at)];
+        let is_kept = |at: &Option<NodeId>| at.is_none_or(|node| kept[node]);
+        for at in places.filter(unscored).filter(is_kept) {
             let place = TokenTree::row(at);
-            if growing.answered[place] {
-                continue;
-            }
-            let reached = own.draft.survival * at.map_or(1.0, |node| paths[node]);
+            let reached = at.map_or(survival, |node| paths[node]);
             let depth = state.depth + at.map_or(0, |node| tree.depth(node) + 1);
             let there = tree.children(at).filter(|&child| kept[child]);
-            let there: f64 = there.map(|child| own.draft.survival * paths[child]).sum();
+            let there: f64 = there.map(|child| paths[child]).sum();
             let better = reached * next.estimate(None, depth) - there - row;
             rows[place] = better > 0.0;
             together += better.max(0.0);
@@ -822,10 +815,15 @@ impl OnlineSchedule {
             }
         }
         rows[best] |= alone > 0.0;
+        let price = self.scoring_price(reviewer, level, &rows);
+        (rows, (together - price).max(alone))
+    }
+
+    /// What it costs that a neural drafter scores these rows, in tokens.
+    fn scoring_price(&self, reviewer: usize, level: usize, rows: &[bool]) -> f64 {
         let scored = rows.iter().filter(|&&row| row).count();
         let forward = self.reviewers[level].forward_of(scored.max(1) as f64);
-        let price = own.gain() * self.token_cost(reviewer, level) * forward;
-        (rows, (together - price).max(alone))
+        self.reviewers[reviewer].gain() * self.token_cost(reviewer, level) * forward
     }
 
     /// Learns what a forward cost by which a neural drafter grows a tree.
@@ -1216,6 +1214,16 @@ impl Schedule for OnlineSchedule {
             learner.learning.learn(time.as_secs_f64());
         }
     }
+}
+
+/// What the kept nodes behind each row of a tree are worth together.
+fn worth_behind(tree: &TokenTree, kept: &[bool], worth: impl Fn(NodeId) -> f64) -> Vec<f64> {
+    let mut behind = vec![0.0; tree.len() + 1];
+    for node in (0..tree.len()).rev().filter(|&node| kept[node]) {
+        let all = worth(node) + behind[TokenTree::row(Some(node))];
+        behind[TokenTree::row(tree.parent(node))] += all;
+    }
+    behind
 }
 
 /// The row after the context alone.

@@ -273,11 +273,7 @@ impl<'a> TreeDrafting<'a> {
                 let children = view
                     .likely(&scored, at, width)
                     .map_err(|source| self.neural.failed(source))?;
-                for (token, probability) in children {
-                    self.given.push_estimated(token, node, probability);
-                    self.answered.push(false);
-                }
-                self.answered[TokenTree::row(node)] = true;
+                self.give(node, children);
             }
         }
         if decoding.is_drawn() {
@@ -285,6 +281,15 @@ impl<'a> TreeDrafting<'a> {
             forward.time = Default::default();
         }
         Ok(forward)
+    }
+
+    /// Gives a node its children.
+    fn give(&mut self, node: Option<NodeId>, children: Vec<(TokenId, f32)>) {
+        self.answered[TokenTree::row(node)] = true;
+        for (token, probability) in children {
+            self.given.push_estimated(token, node, probability);
+            self.answered.push(false);
+        }
     }
 
     /// The smallest tree with these nodes, and the place of each node in it.

@@ -177,14 +177,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
             .unwrap_or_default(),
     };
     replays.check().context("--lengths")?;
-    interrupt::cooperate();
-    let mut progress = Progress::new(replays.count(), "replays");
-    let report = replays.run(|| {
-        progress.step();
-        interrupt::unless_requested()
-    });
-    drop(progress);
-    let Some(report) = report? else {
+    let Some(report) = replayed(&replays)? else {
         return Ok(interrupt::status());
     };
     let reliability =
@@ -197,16 +190,33 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         terminal::write_json(&mut terminal::stdout(), &report)?
     } else {
         print(&report, &replays, assumed)?;
-        for (level, of) in reliability.iter().flat_map(Reliability::levels) {
-            let name = config.drafters()[level.0 - 1].name();
-            print_reliability(&mut terminal::stdout(), name, of)?;
-        }
-        let records = trace.records.iter().skip(args.offset);
-        let records = records.take(replays.limit);
-        let beside = RecordedDrafters::of(records, config.generation.max_new_tokens);
-        show_beside(&mut terminal::stdout(), &beside)?;
+        print_beside(&replays, reliability.as_ref())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs replays behind a progress bar; `None` if they were interrupted.
+fn replayed(replays: &AssumedReplays<'_>) -> Result<Option<AssumedReport>> {
+    interrupt::cooperate();
+    let mut progress = Progress::new(replays.count(), "replays");
+    let report = replays.run(|| {
+        progress.step();
+        interrupt::unless_requested()
+    });
+    Ok(report?)
+}
+
+/// How reliable statements were, if that was asked for, and what others drafted for the records.
+fn print_beside(replays: &AssumedReplays<'_>, reliability: Option<&Reliability>) -> Result<()> {
+    let mut out = terminal::stdout();
+    for (level, of) in reliability.into_iter().flat_map(Reliability::levels) {
+        let name = replays.config.drafters()[level.0 - 1].name();
+        print_reliability(&mut out, name, of)?;
+    }
+    let records = replays.trace.records.iter().skip(replays.offset);
+    let records = records.take(replays.limit);
+    let beside = RecordedDrafters::of(records, replays.config.generation.max_new_tokens);
+    show_beside(&mut out, &beside)
 }
 
 fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArgs) -> Result<()> {
