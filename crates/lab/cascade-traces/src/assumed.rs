@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use cascade_config::{Assembled, Assembly, Config, ModelPool, ScheduleConfig, Target};
-use cascade_engine::{
-    Clock, Convention, KMatrix, OnStatement, RowTimes, VirtualBatch, VirtualText,
-};
+use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
 use crate::ratio::ByRecord;
@@ -18,7 +16,7 @@ use crate::trace::{
     Oracle, OracleText, Provenance, Record, Trace, recorded_target, replay, replay_options,
 };
 use crate::tune::Times;
-use crate::{Result, error};
+use crate::{Reliability, Result, error};
 
 /// Seconds of a forward of one row of the target; only ratios are reported.
 const FORWARD: f64 = 1e-3;
@@ -191,8 +189,8 @@ pub struct AssumedReplays<'a> {
     /// How many texts are generated at a time, in forwards that they share: a replay for each, in
     /// which every text goes through all records, each from another one on.
     pub texts: &'a [NonZeroUsize],
-    /// Is given what became of the statements of drafters, as the configuration drafts.
-    pub on_statement: OnStatement,
+    /// Where it is noted what became of the statements of drafters, as the configuration drafts.
+    pub reliability: &'a Reliability,
 }
 
 impl AssumedReplays<'_> {
@@ -358,7 +356,7 @@ impl AssumedReplays<'_> {
             Drafts::Configured => {
                 let assembly = Assembly::of(self.config)
                     .target(target)
-                    .telling(self.on_statement.clone());
+                    .telling(self.reliability.watch());
                 (self.pool.assemble(assembly)?, None)
             }
             Drafts::Length(length) => {

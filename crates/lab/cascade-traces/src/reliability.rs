@@ -1,7 +1,7 @@
 //! Reliability: how often what was said to be probable came true.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::LevelId;
 use cascade_engine::{OnStatement, Statement};
@@ -12,10 +12,9 @@ const BOUNDS: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 
 const BINS: usize = BOUNDS.len() + 1;
 
 /// What the target kept of tokens by their probability, as drafters stated it and as the online
-/// schedule corrected it before it was known, by level.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Reliability(BTreeMap<usize, LevelReliability>);
+/// schedule corrected it before it was known, by level. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Reliability(Arc<Mutex<BTreeMap<usize, LevelReliability>>>);
 
 /// The statements of one drafter to the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -55,36 +54,33 @@ impl Bin {
 }
 
 impl Reliability {
-    /// An empty one, and what fills it.
-    pub fn watched() -> (Arc<Mutex<Self>>, OnStatement) {
-        let all = Arc::<Mutex<Self>>::default();
-        let to = Arc::clone(&all);
-        let tell = move |statement: &Statement| {
-            to.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(statement);
-        };
-        (all, OnStatement::new(tell))
+    /// What adds statements to it.
+    pub fn watch(&self) -> OnStatement {
+        let own = self.clone();
+        OnStatement::new(move |statement| own.add(statement))
     }
 
     /// The bounds of the bins: above the first number, up to the second.
     pub fn bounds() -> impl Iterator<Item = (f64, f64)> {
-        let bounds = || BOUNDS.into_iter();
-        std::iter::once(0.0)
-            .chain(bounds())
-            .zip(bounds().chain([1.0]))
+        let lower = std::iter::once(0.0).chain(BOUNDS);
+        lower.zip(BOUNDS.into_iter().chain([1.0]))
     }
 
-    /// The drafters, largest first.
-    pub fn levels(&self) -> impl Iterator<Item = (LevelId, &LevelReliability)> {
-        self.0.iter().map(|(&level, of)| (LevelId(level), of))
+    /// The drafters, by level.
+    pub fn levels(&self) -> BTreeMap<usize, LevelReliability> {
+        self.lock().clone()
     }
 
-    fn add(&mut self, statement: &Statement) {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, LevelReliability>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, statement: &Statement) {
         if statement.reviewer != LevelId::TARGET {
             return;
         }
-        let of = self.0.entry(statement.drafter.0).or_default();
+        let mut levels = self.lock();
+        let of = levels.entry(statement.drafter.0).or_default();
         let add = |bins: &mut Bins, said: f64| {
             let bin = BOUNDS.partition_point(|&bound| bound < said);
             bins[bin].add(said, statement.accepted);

@@ -1,9 +1,10 @@
 //! `cascade-lab replay` with assumed times of forwards.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config};
@@ -160,7 +161,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         terminal::warn(warning);
     }
     let assumed = &args.assumed;
-    let watched = assumed.reliability.then(Reliability::watched);
+    let reliability = Reliability::default();
     let replays = AssumedReplays {
         config,
         pool: &config.pool(&AssembleOptions::default().with_device(args.device)),
@@ -171,10 +172,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         lengths: &assumed.lengths,
         oracle: assumed.oracle,
         texts: &assumed.texts,
-        on_statement: watched
-            .as_ref()
-            .map(|(_, tell)| tell.clone())
-            .unwrap_or_default(),
+        reliability: &reliability,
     };
     replays.check().context("--lengths")?;
     interrupt::cooperate();
@@ -187,26 +185,36 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
     let Some(report) = report? else {
         return Ok(interrupt::status());
     };
-    let reliability =
-        watched.map(|(all, _)| all.lock().unwrap_or_else(PoisonError::into_inner).clone());
-    if args.json {
-        let mut report = serde_json::to_value(&report)?;
-        if let Some(reliability) = &reliability {
-            report["reliability"] = serde_json::to_value(reliability)?;
-        }
-        terminal::write_json(&mut terminal::stdout(), &report)?
-    } else {
-        print(&report, &replays, assumed)?;
-        for (level, of) in reliability.iter().flat_map(Reliability::levels) {
-            let name = config.drafters()[level.0 - 1].name();
-            print_reliability(&mut terminal::stdout(), name, of)?;
-        }
-        let records = trace.records.iter().skip(args.offset);
-        let records = records.take(replays.limit);
-        let beside = RecordedDrafters::of(records, config.generation.max_new_tokens);
-        show_beside(&mut terminal::stdout(), &beside)?;
-    }
+    show(&report, &replays, args)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &ReplayArgs) -> Result<()> {
+    let levels = args
+        .assumed
+        .reliability
+        .then(|| replays.reliability.levels());
+    if args.json {
+        let mut report = serde_json::to_value(report)?;
+        if let Some(levels) = &levels {
+            report["reliability"] = serde_json::to_value(levels)?;
+        }
+        return Ok(terminal::write_json(&mut terminal::stdout(), &report)?);
+    }
+    print(report, replays, &args.assumed)?;
+    let config = replays.config;
+    if levels.as_ref().is_some_and(BTreeMap::is_empty) {
+        let none = "no statements: only the online schedule goes by what drafters state";
+        terminal::note(format_args!("{none}"));
+    }
+    for (level, of) in levels.unwrap_or_default() {
+        let name = config.drafters()[level - 1].name();
+        print_reliability(&mut terminal::stdout(), name, &of)?;
+    }
+    let records = replays.trace.records.iter().skip(replays.offset);
+    let records = records.take(replays.limit);
+    let beside = RecordedDrafters::of(records, config.generation.max_new_tokens);
+    show_beside(&mut terminal::stdout(), &beside)
 }
 
 fn print(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &AssumedArgs) -> Result<()> {
@@ -267,8 +275,8 @@ fn heads(replays: &AssumedReplays<'_>, (by_cost, together): (bool, bool)) -> Vec
 /// What was kept of the tokens of a drafter, by the probability that it stated, and by the one that
 /// the schedule made of it.
 fn print_reliability(out: &mut impl Write, name: &str, of: &LevelReliability) -> Result<()> {
-    let head = ["", "tokens", "stated", "kept", "tokens", "believed", "kept"];
-    let mut rows = vec![line(name, head.into_iter().skip(1).map(str::to_owned))];
+    let head = ["tokens", "stated", "kept", "tokens", "believed", "kept"];
+    let mut rows = vec![line(name, head.into_iter().map(str::to_owned))];
     let cells = |bin: &Bin| {
         let (said, kept) = bin.means()?;
         let percent = |share: f64| format!("{:.1}%", 100.0 * share);

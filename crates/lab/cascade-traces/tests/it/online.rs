@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cascade_config::{AssembleOptions, Config};
-use cascade_core::LevelId;
-use cascade_engine::OnStatement;
 use cascade_traces::trace::Trace;
 use cascade_traces::{AssumedCosts, AssumedReplays, AssumedReport, Bins, Reliability};
 
@@ -47,16 +45,16 @@ fn replay(
     with: (&[usize], bool),
     texts: &[usize],
 ) -> AssumedReport {
-    replay_told(trace, drafter, costs, with, texts, OnStatement::default())
+    watched(trace, drafter, costs, with, texts, &Reliability::default())
 }
 
-fn replay_told(
+fn watched(
     trace: &Arc<Trace>,
     drafter: &str,
     costs: &[AssumedCosts],
     (lengths, oracle): (&[usize], bool),
     texts: &[usize],
-    on_statement: OnStatement,
+    reliability: &Reliability,
 ) -> AssumedReport {
     let text = format!("target: {{ model: recorded/model }}\ndrafters: [{{ {drafter} }}]\n");
     let config = Config::parse(&text, "a test's", project()).unwrap();
@@ -71,7 +69,7 @@ fn replay_told(
         lengths,
         oracle,
         texts: &texts,
-        on_statement,
+        reliability,
     };
     let report = replays.run(|| ControlFlow::Continue(())).unwrap();
     report.unwrap()
@@ -175,14 +173,12 @@ fn any_number_of_texts_drafts_nearly_as_well_as_the_best_length_in_hindsight() {
 fn what_is_believed_is_nearer_to_what_is_kept_than_what_is_stated() {
     let trace = trace("llama", 1);
     let costs = [AssumedCosts::linear(0.05, &[])];
-    let (reliability, tell) = Reliability::watched();
-    let told = replay_told(&trace, TREE, &costs, (&[], false), &[1], tell);
-    assert_eq!(told, replay(&trace, TREE, &costs, (&[], false), &[1]));
-    let reliability = reliability.lock().unwrap();
-    let levels: Vec<_> = reliability.levels().collect();
-    let [(LevelId(1), of)] = levels[..] else {
-        panic!("{levels:?}");
-    };
+    let reliability = Reliability::default();
+    let report = watched(&trace, TREE, &costs, (&[], false), &[1], &reliability);
+    assert_eq!(report, replay(&trace, TREE, &costs, (&[], false), &[1]));
+    let levels = reliability.levels();
+    assert_eq!(levels.len(), 1);
+    let of = &levels[&1];
     let sums = |bins: &Bins| {
         bins.iter().fold((0, 0, 0.0), |(tokens, kept, wrong), bin| {
             let (said, share) = bin.means().unwrap_or_default();
