@@ -63,6 +63,9 @@ const FOLLOWED: [Followed; 5] = [
     ("repetition_penalty", |r| r.is_finite() && r > 0.0, "a number above 0"),
 ];
 
+/// Tokens that end an answer, in order, and what should be known of others, in sentences.
+type Ends = (Vec<TokenId>, Vec<String>);
+
 /// What the files of a model say of generation.
 #[derive(Debug)]
 pub(crate) struct Generation {
@@ -89,28 +92,19 @@ impl Generation {
         };
         let told = warnings(&short(file), &stated, config);
         let mut warnings = told.map_err(|error| in_file(file, error))?;
-        let ends = end_tokens(&[(file, &stated), (&files.config, config)], vocab_size)?;
-        warnings.extend(ends.warnings);
+        let (ends, unknown) = end_tokens(&[(file, &stated), (&files.config, config)], vocab_size)?;
+        warnings.extend(unknown);
         Ok(Self {
-            ends: ends.ids,
+            ends,
             warnings,
             recommended: recommended(&stated),
         })
     }
 }
 
-/// The tokens that end a generation, and what should be known of them.
-#[derive(Debug, Default, PartialEq)]
-struct Ends {
-    /// In order.
-    ids: Vec<TokenId>,
-    /// Ids that are named and that no token has, in sentences.
-    warnings: Vec<String>,
-}
-
 /// The tokens that end a generation: those of the first of `files` that names any. A file may name
 /// one, or several in a list. An id that a vocabulary of `vocab_size` has not is never generated,
-/// so it ends nothing; -1 is how some files say that there is none.
+/// so it ends nothing, with a warning; -1 is how some files say that there is none.
 ///
 /// # Errors
 /// [`Error::Config`] for what is no id.
@@ -145,41 +139,37 @@ fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> Result<Ends>
         }));
         let ids: Vec<TokenId> = ids.iter().filter_map(known).collect();
         if !ids.is_empty() || named.as_array().is_some_and(Vec::is_empty) {
-            return Ok(Ends { ids, warnings });
+            return Ok((ids, warnings));
         }
     }
-    Ok(Ends {
-        ids: Vec::new(),
-        warnings,
-    })
+    Ok((Vec::new(), warnings))
 }
 
 /// The sampling that a file recommends: nothing but a penalty if its `do_sample` is false or its
 /// temperature is 0. Values that change nothing or cannot be followed are left out.
-pub(crate) fn recommended(generation: &Value) -> StatedSampling {
-    let number = |key: &str, neutral: f32| {
-        let number = followed(key, &generation[key])?;
-        (number != neutral).then_some(number)
+fn recommended(generation: &Value) -> StatedSampling {
+    let stated = |key: &str, neutral: f32| {
+        followed(key, &generation[key]).filter(|number| *number != neutral)
     };
-    let penalties = StatedSampling {
-        repetition_penalty: number("repetition_penalty", 1.0),
+    let temperature = followed("temperature", &generation["temperature"]);
+    let all = StatedSampling {
+        temperature,
+        top_k: stated("top_k", 0.0).map(|k| k as usize),
+        top_p: stated("top_p", 1.0),
+        min_p: stated("min_p", 0.0),
+        repetition_penalty: stated("repetition_penalty", 1.0),
         ..StatedSampling::default()
     };
-    let sampling = StatedSampling {
-        temperature: followed("temperature", &generation["temperature"]),
-        top_k: number("top_k", 0.0).map(|k| k as usize),
-        top_p: number("top_p", 1.0),
-        min_p: number("min_p", 0.0),
-        ..penalties
+    let penalties = StatedSampling {
+        repetition_penalty: all.repetition_penalty,
+        ..StatedSampling::default()
     };
-    match generation["do_sample"].as_bool() {
-        _ if sampling.temperature == Some(0.0) => penalties,
-        Some(false) => penalties,
-        None if sampling == penalties => penalties,
-        _ => StatedSampling {
-            temperature: sampling.temperature.or(Some(1.0)),
-            ..sampling
-        },
+    let samples = generation["do_sample"].as_bool();
+    if samples.unwrap_or(all != penalties) && temperature != Some(0.0) {
+        let temperature = temperature.or(Some(1.0));
+        StatedSampling { temperature, ..all }
+    } else {
+        penalties
     }
 }
 
@@ -305,7 +295,7 @@ mod tests {
             );
             end_tokens(&[(&file, &first), (&file, &second)], 10)
         };
-        let ids = |named, other| ends(named, other).unwrap().ids;
+        let ids = |named, other| ends(named, other).unwrap().0;
         assert_eq!(ids(json!([7, 2, 7]), json!(3)), [2, 7]);
         assert_eq!(ids(json!(null), json!(3)), [3]);
         assert_eq!(ids(json!([]), json!(3)), [0; 0]);
@@ -313,10 +303,10 @@ mod tests {
         assert_eq!(ends(json!(-1), json!(-1)).unwrap(), Ends::default());
         // One that is never generated ends nothing, which a warning says.
         let beyond = ends(json!([2, 10]), json!(3)).unwrap();
-        assert_eq!(beyond.ids, [2]);
-        assert!(beyond.warnings[0].contains("token 10"), "{beyond:?}");
+        assert_eq!(beyond.0, [2]);
+        assert!(beyond.1[0].contains("token 10"), "{beyond:?}");
         let beyond = ends(json!(10), json!(3)).unwrap();
-        assert_eq!((beyond.ids, beyond.warnings.len()), (vec![3], 1));
+        assert_eq!((beyond.0, beyond.1.len()), (vec![3], 1));
         for wrong in [json!("2"), json!(-2), json!([2.5]), json!({"id": 2})] {
             assert!(ends(wrong, json!(3)).is_err());
         }

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use cascade_checkpoint::quantize::{
     self as gguf, Description, Family, FusedRows, Original, Setting,
 };
-use cascade_checkpoint::{DType, Tokenizer, gguf_generation_config};
+use cascade_checkpoint::{DType, Tokenizer};
 use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 use serde_json::Value as Json;
 
@@ -16,7 +16,7 @@ pub use cascade_checkpoint::quantize::Quantized;
 use crate::backend::{Activation, Heads};
 use crate::config::{ModelConfig, check_kind, read_config};
 use crate::decoder::{DecoderConfig, ProjectionLayout, Rope, Stretch};
-use crate::generation::{Generation, recommended};
+use crate::generation::Generation;
 use crate::t5::{FeedForwardProj, T5Config};
 use crate::{Error, Result};
 
@@ -59,7 +59,7 @@ pub fn quantize(
 }
 
 /// Reads the file that [`quantize`] has written again, and compares what it says with the original:
-/// settings, tokenizer, recommended sampling, and the tokens that end an answer.
+/// settings, tokenizer, and the tokens that end an answer.
 ///
 /// # Errors
 /// The first difference.
@@ -71,13 +71,7 @@ pub fn check_quantized(files: &ModelFiles, written: &ModelFile) -> Result<()> {
     gguf::check(&original, written, |json, own_head| {
         let read = ModelConfig::parse(written, json)?;
         compare(&config, &read, own_head).map_err(|what| cannot_say(files, what))
-    })?;
-    let (stated, read) = (original.recommended, gguf_generation_config(written)?);
-    if recommended(&read) == stated {
-        Ok(())
-    } else {
-        Err(cannot_say(files, format!("sampling with {stated}")))
-    }
+    })
 }
 
 /// The configuration of a folder's model, and what it is in the words of the format.

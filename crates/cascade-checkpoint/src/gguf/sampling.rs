@@ -31,7 +31,7 @@ pub(crate) fn generation_config(gguf: &Gguf) -> Result<Json> {
             continue;
         };
         let (name, value) = match KEYS.iter().find(|(own, _)| *own == name) {
-            Some((_, name)) => (*name, gguf.number(key)?.map_or(Json::Null, whole)),
+            Some((_, name)) => (*name, json!(gguf.number(key)?)),
             None => (key, json!(true)),
         };
         config.insert(name.to_owned(), value);
@@ -39,29 +39,21 @@ pub(crate) fn generation_config(gguf: &Gguf) -> Result<Json> {
     Ok(Json::Object(config))
 }
 
-/// A number without a fraction is written without one.
-fn whole(number: f64) -> Json {
-    if number >= 0.0 && number.fract() == 0.0 {
-        json!(number as u64)
-    } else {
-        json!(number)
-    }
-}
-
 /// Writes what is recommended.
 pub(crate) fn put(recommended: &StatedSampling, entries: &mut Entries) {
-    let numbers = [
-        ("temp", recommended.temperature),
-        ("top_p", recommended.top_p),
-        ("min_p", recommended.min_p),
-        ("penalty_repeat", recommended.repetition_penalty),
+    let values = [
+        recommended.temperature,
+        recommended.top_k.map(|k| k as f32),
+        recommended.top_p,
+        recommended.min_p,
+        recommended.repetition_penalty,
     ];
-    for (key, number) in numbers {
-        if let Some(number) = number {
-            entries.number(&format!("{START}{key}"), number);
+    for ((name, _), value) in KEYS.iter().zip(values) {
+        let key = format!("{START}{name}");
+        match value {
+            Some(value) if *name == "top_k" => entries.unsigned(&key, value as u32),
+            Some(value) => entries.number(&key, value),
+            None => {}
         }
-    }
-    if let Some(k) = recommended.top_k.and_then(|k| u32::try_from(k).ok()) {
-        entries.unsigned(&format!("{START}top_k"), k);
     }
 }

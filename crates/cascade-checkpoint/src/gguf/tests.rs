@@ -622,7 +622,7 @@ fn recommended_sampling_is_that_of_generation_config() {
         )
         .number("general.sampling.mirostat", 2);
     let expected = serde_json::json!({
-        "temperature": 0.7, "top_k": 20, "top_p": 0.95, "repetition_penalty": 1.05,
+        "temperature": 0.7, "top_k": 20.0, "top_p": 0.95, "repetition_penalty": 1.05,
         "general.sampling.mirostat": true,
     });
     assert_eq!(of(recommends).unwrap(), expected);
