@@ -9,8 +9,8 @@
 that decides what pays, in each round anew: no drafter, cache or schedule has met the prompt. A ratio is tokens per second of CPU
 time, over those of plain decoding, over all prompts of a set, with a 95% interval over prompts: CPU time of the answers alone,
 without loading, and little disturbed by what else the machine does. Samples are other texts than plain decoding's, so their
-ratio is one of rates. Fails with 1 if a set is below --least, which sets of the tiny model are: nothing can be predicted there,
-and looking for it is 3 to 8% of its forwards.
+ratio is one of rates. Fails with 1 if a set is below --least, which a set of the tiny model may be: nothing can be predicted there,
+and looking for it is 2 to 3% of its forwards.
 
 The models are both demo families with all their drafters, and, as a foreign one, a tiny LLaMA with random weights, which the
 script writes, with the default drafter; --model asks others: NAME=ARGUMENTS of `cascade run`.
