@@ -272,6 +272,10 @@ impl Scorer for SharedVocabulary {
         self.scorer.observe(observation)
     }
 
+    fn cached(&mut self, context: &[TokenId]) -> usize {
+        self.scorer.cached(context)
+    }
+
     fn texts(&self) -> usize {
         self.scorer.texts()
     }

@@ -104,7 +104,8 @@
     return [node('pre', [node('code', code)]), Math.min(end + 1, lines.length)];
   }
 
-  // The items of one depth; deeper ones and indented lines belong to the item before them, behind blank lines too.
+  // The items of one depth; deeper ones and indented lines belong to the item before them, behind
+  // blank lines too.
   function list(source, lines, at) {
     const depth = ITEM.exec(lines[at].text)[1].length;
     const number = parseInt(lines[at].text, 10);
