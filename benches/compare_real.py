@@ -8,7 +8,7 @@
 
 *Measured on real weights*, SmolLM2-135M-Instruct, in the chat form of the model. Questions are those of tests/real, or of
 --prompts: JSON lines with `prompt`, or with `turns`, of which the first is asked. The first --limit are taken, and with
---categories the first --limit of each category (MT-bench's eight are one).
+--categories the first --limit of each category (MT-bench's eight are then shown as one).
 
 Engines: tokens a second of wall time, reading the prompt included. Cascade decodes every question plainly and with the tree in
 turn, and so does llama.cpp with its lookup of 10 tokens, llama-cpp-python's default, and of 2, which its documentation
@@ -17,7 +17,7 @@ tokens. "Equal" counts the answers with the tokens of the same engine's plain de
 own, whose private memory is told after one token.
 
 Categories: tokens per forward; tokens per second of CPU time relative to plain decoding, with a 95% interval over questions;
-questions below plain decoding, and the least. One process for each category, whose drafters learn from question to question.
+answers of at least 16 tokens below plain decoding, and the least; those of at most 60 tokens together. One process for each category, whose drafters learn from question to question.
 """
 
 import argparse
@@ -28,11 +28,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LOOKUPS = (10, 2)
+# Tokens of the shortest answer that counts alone, and of the longest that is short.
+SINGLE, SHORT = 16, 60
 MT_BENCH = {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"}
 
 
@@ -88,16 +91,18 @@ def load(args, kind, file):
 
 
 def categories(args, files, questions, folder):
-    of_category = {}
+    of_category, taken = {}, Counter()
     for question in questions:
-        name = "mt-bench" if question["category"] in MT_BENCH else question["category"]
-        of_category.setdefault(name, []).append(question)
-    print(f"{'type':<10} {'T':>3} {'category':<16} {'questions':>9} {'per forward':>11} {'x plain':>8}  {'interval':<14} equal  below plain")
+        own = question["category"]
+        taken[own] += 1
+        if taken[own] <= args.limit:
+            of_category.setdefault("mt-bench" if own in MT_BENCH else own, []).append(question)
+    print(f"{'type':<10} {'T':>3} {'category':<16} {'questions':>9} {'per forward':>11} {'x plain':>8}  {'interval':<14} equal  below plain         short")
     for kind, file in files.items():
         for temperature in args.temperatures:
             everything = []
             for name, some in of_category.items():
-                asked = write(folder / "questions.jsonl", some[:args.limit])
+                asked = write(folder / "questions.jsonl", some)
                 records = cascade(args, file, asked, temperature, threads=1)
                 everything += records
                 show_category(kind, temperature, name, records)
@@ -108,10 +113,12 @@ def show_category(kind, temperature, name, records):
     per_forward = sum(r["num_tokens"] for r in records) / sum(r["num_spec_steps"] for r in records)
     found, (low, high) = ratio(records), interval(records)
     equal = sum(r["equal_to_plain"] for r in records)
-    single = [ratio([record]) for record in records]
+    single = [ratio([record]) for record in records if record["num_tokens"] >= SINGLE]
     below = sum(one < 1 for one in single)
+    short = [record for record in records if record["num_tokens"] <= SHORT]
     print(f"{kind:<10} {temperature:>3g} {name:<16} {len(records):>9} {per_forward:>11.2f} {found:>8.3f}  [{low:.2f}, {high:.2f}]   "
-          f"{equal:>5}  {below}, least {min(single):.2f}", flush=True)
+          f"{equal:>5}  {f'{below}, least {min(single):.2f}':<18}"
+          + (f"{ratio(short):>7.3f} of {len(short)}" if short else ""), flush=True)
 
 
 def ratio(records):

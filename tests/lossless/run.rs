@@ -8,9 +8,10 @@ use std::thread;
 
 use cascade_config::{Assembly, Target};
 use cascade_core::{
-    LevelId, Matrix, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
+    LevelId, Matrix, Result, RowTimes, Scorer, ScorerInfo, Scores, SharedForward, TokenId,
+    TokenTree, Want,
 };
-use cascade_engine::{AssumedTimes, Cascade, Error, Finish, RowTimes, VirtualClock};
+use cascade_engine::{AssumedTimes, Cascade, Error, Finish, VirtualClock};
 use cascade_models::{Batcher, Participant, SharedPrefixes};
 
 use crate::case::{Case, Company, Text, has_head};

@@ -168,11 +168,14 @@ impl cascade::Schedule for PySchedule {
         })
     }
 
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        self.0.call(true, |object| {
-            let arguments = (reviewer.0, drafter.0);
-            object.call_method1("may_pair", arguments)?.is_truthy()
-        })
+    fn prepare(&mut self, levels: &[cascade::LevelSpec<'_>]) -> cascade::Result<cascade::Plan> {
+        let may_pair = |reviewer: LevelId, drafter: LevelId| {
+            self.0.call(true, |object| {
+                let arguments = (reviewer.0, drafter.0);
+                object.call_method1("may_pair", arguments)?.is_truthy()
+            })
+        };
+        Ok(cascade::Plan::new(levels.len()).with_pairs(may_pair))
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {

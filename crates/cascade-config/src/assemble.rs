@@ -4,10 +4,10 @@ use std::iter::once;
 use std::sync::{Arc, Mutex};
 
 use cascade_chat::ChatTemplate;
-use cascade_core::{Scorer, TextCodec, TokenId};
+use cascade_core::{ForwardTimes, Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, ForwardTimes, OnStatement, OwnTime, Role,
-    Schedule, ThreadClock,
+    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, OnStatement, OwnTime, Role, Schedule,
+    ThreadClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
 
@@ -205,7 +205,7 @@ impl ModelPool {
         let live = target.times.is_none();
         let notes = self.notes_on_costs(live).chain(self.notes());
         let notes = notes.chain(parts.notes).collect();
-        let own = || self.schedule(config, &parts.levels, &target, on_statement);
+        let own = || self.schedule(config, &parts.levels, &target, &sessions, on_statement);
         let schedule = schedule.map_or_else(own, Ok)?;
         let builder = parts.builder.schedule(schedule);
         let cascade = self.with_target(builder, config, target, &sessions).build();
@@ -245,31 +245,46 @@ impl ModelPool {
         config: &Config,
         levels: &[LevelInfo],
         target: &Target,
+        sessions: &Sessions<'_>,
         on_statement: OnStatement,
     ) -> Result<Box<dyn Schedule>> {
         let mut assumed = assumed_costs(levels);
         assumed.fixed = self.options.fixed_costs;
         assumed.measured = match &target.times {
-            None => self.costs(config)?,
+            None => self.costs(config, sessions)?,
             Some(times) => times_by_level(config, times),
         };
         let schedule = config.schedule();
         Ok(schedule.schedule(config.placement, assumed, on_statement))
     }
 
-    /// What forwards of the levels cost: as the user's files say, else as measured.
-    fn costs(&self, config: &Config) -> Result<Vec<Option<ForwardTimes>>> {
-        if !self.options.costs.is_empty() {
-            return self.known_costs(neural_levels(config));
+    /// What forwards of the levels cost: as the user's files say, else as measured, where anybody
+    /// asks: the schedule, or texts that share forwards.
+    fn costs(&self, config: &Config, sessions: &Sessions<'_>) -> Result<Vec<Option<ForwardTimes>>> {
+        let known = if !self.options.costs.is_empty() {
+            self.known_costs(neural_levels(config))?
+        } else if matches!(config.schedule(), ScheduleConfig::Static(_))
+            && sessions.sharing.is_none()
+        {
+            Vec::new()
+        } else {
+            self.measured_costs(config)
+        };
+        for (level, times) in neural_levels(config).zip(&known) {
+            let model = level.and_then(|neural| self.loaded(neural));
+            if let Some((model, times)) = model.zip(times.clone()) {
+                model.model.set_forward_times(times);
+            }
         }
-        if matches!(config.schedule(), ScheduleConfig::Static(_)) {
-            return Ok(Vec::new());
-        }
+        Ok(known)
+    }
+
+    fn measured_costs(&self, config: &Config) -> Vec<Option<ForwardTimes>> {
         let is_alone = self.is_alone(config);
         let is_model = |neural: &&Neural| !neural.is_head && self.stand_in(&neural.name).is_none();
         let of = |neural| self.own_times(neural, is_alone);
         let levels = neural_levels(config).map(|level| level.filter(is_model));
-        Ok(levels.map(|level| level.and_then(of)).collect())
+        levels.map(|level| level.and_then(of)).collect()
     }
 
     /// Adds the target, and what the configuration says of the whole cascade.

@@ -278,7 +278,7 @@ impl Config {
             OnStatement::default(),
         );
         match check_levels(&levels, &mut *schedule) {
-            Ok(()) => Ok(self),
+            Ok(_) => Ok(self),
             Err(error) => Err(Error::cascade(&self.label, error)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cascade_engine::{ForwardTimes, RowTimes};
+use cascade_core::{ForwardTimes, RowTimes};
 use cascade_models::{CacheType, DType, Device, compute_threads};
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_core::Fingerprint;
-use cascade_engine::{Clock, ForwardTimes, SystemClock, ThreadClock};
+use cascade_core::{Fingerprint, ForwardTimes};
+use cascade_engine::{Clock, SystemClock, ThreadClock};
 use cascade_models::Model;
 
 use crate::costs::{CostClock, CostFile, ForwardTime, Measured, machine};
@@ -33,6 +33,32 @@ pub fn forward_times_folder() -> Option<PathBuf> {
     Some(cache.join("cascade").join("forward-times"))
 }
 
+/// T(R) as it was measured.
+#[derive(Clone, Debug)]
+pub(crate) struct MeasuredTimes {
+    pub(crate) times: ForwardTimes,
+    /// What cannot be in them, although they were measured again.
+    pub(crate) impossible: Option<String>,
+}
+
+impl MeasuredTimes {
+    fn of(file: &CostFile) -> Option<Self> {
+        Some(Self {
+            times: file.forward_times()?,
+            impossible: impossible(&file.forwards).map(|(fewer, more)| {
+                format!(
+                    "on this machine, forwards of {} rows took {:.2} ms and of {} rows {:.2} ms, \
+                     measured twice; they are taken to take as long, and drafts may not pay",
+                    fewer.rows,
+                    1e3 * fewer.seconds,
+                    more.rows,
+                    1e3 * more.seconds,
+                )
+            }),
+        })
+    }
+}
+
 /// Times of a model's forwards on this machine, of threads that compute alone or not: those that
 /// are kept, together with those of a new measurement as long as there were few. `None` if a
 /// forward fails, as the next one then says.
@@ -40,7 +66,7 @@ pub(crate) fn forward_times(
     model: &Arc<Model>,
     of: Measured,
     is_alone: bool,
-) -> Option<ForwardTimes> {
+) -> Option<MeasuredTimes> {
     let of = Measured {
         model: described(model),
         ..of
@@ -53,7 +79,7 @@ pub(crate) fn forward_times(
     let file = forward_times_folder().map(|folder| folder.join(file_name(&of, clock)));
     let known = file.as_ref().and_then(|file| kept(file, &of, clock));
     if let Some(known) = known.as_ref().filter(|it| it.measurements >= MEASURED) {
-        return known.forward_times();
+        return MeasuredTimes::of(known);
     }
     let forwards = measure(model, clock)?;
     let new = CostFile::new(PROGRAM.to_owned(), machine(), of, clock, None, forwards);
@@ -66,7 +92,7 @@ pub(crate) fn forward_times(
         let folder = file.parent().map(std::fs::create_dir_all);
         let _unkept = folder.and_then(Result::ok).map(|()| times.save(&file));
     }
-    times.forward_times()
+    MeasuredTimes::of(&times)
 }
 
 /// The times that a file has, if they are of this very thing.
@@ -113,21 +139,23 @@ fn measure(model: &Arc<Model>, clock: CostClock) -> Option<Vec<ForwardTime>> {
             slowest: timed.seconds,
         });
         times = fastest(times, new.collect());
-        if can_be(&times) {
+        if impossible(&times).is_none() {
             break;
         }
     }
     Some(times)
 }
 
-/// Whether no more rows take much less time than fewer.
-fn can_be(times: &[ForwardTime]) -> bool {
-    times.iter().all(|fewer| {
-        let mut more = times
-            .iter()
-            .filter(|more| more.context == fewer.context && more.rows > fewer.rows);
-        more.all(|more| more.seconds >= LEAST * fewer.seconds)
-    })
+/// Forwards of which one with more rows takes much less time than one with fewer.
+fn impossible(times: &[ForwardTime]) -> Option<(ForwardTime, ForwardTime)> {
+    let pairs = times.iter().flat_map(|fewer| {
+        let more = times.iter().filter(|more| more.rows > fewer.rows);
+        more.filter(|more| more.context == fewer.context)
+            .map(|more| (*fewer, *more))
+    });
+    pairs
+        .into_iter()
+        .find(|(fewer, more)| more.seconds < LEAST * fewer.seconds)
 }
 
 /// The shorter times of two measurements.

@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cascade_core::{Fingerprint, Scorer};
-use cascade_engine::ForwardTimes;
+use cascade_core::{Fingerprint, ForwardTimes, Scorer};
 use cascade_models::{
     CacheType, DType, Head, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, Model,
     ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer, check_head, compute_threads,
@@ -14,7 +13,7 @@ use cascade_models::{
 use cascade_ngram::{NgramTable, Resources, TableLocator};
 
 use crate::assemble::neural_levels;
-use crate::forward_times::forward_times;
+use crate::forward_times::{MeasuredTimes, forward_times};
 use crate::{Config, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result, locator};
 
 /// How models are loaded.
@@ -100,7 +99,7 @@ pub struct ModelPool {
     heads: Cache<HeadKey, Arc<Head>>,
     /// What forwards of a model cost that texts share, as a target or as a drafter.
     /// What forwards of a model cost on this machine, where one thread computes or several.
-    times: Cache<(ModelKey, bool), Option<ForwardTimes>>,
+    times: Cache<(ModelKey, bool), Option<MeasuredTimes>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Cache<ModelKey, ModelFiles>,
     tables: Cache<TableLocator, Arc<NgramTable>>,
@@ -283,7 +282,11 @@ impl ModelPool {
         let model = self.loaded(neural)?;
         let of = self.measured(neural).ok()?;
         let measured = || Ok::<_, ()>(forward_times(&model.model, of, is_alone));
-        self.times.get(key, measured).ok()?
+        let measured = self.times.get(key, measured).ok()??;
+        if let Some(note) = measured.impossible {
+            self.once()(&format!("{}: {note}", neural.name));
+        }
+        Some(measured.times)
     }
 
     /// Which costs a cascade begins with, if its forwards are `live`.

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use cascade_core::{
-    Observation, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
+    Observation, Result, RowTimes, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree,
+    Want,
 };
 
-use crate::{RowTimes, VirtualClock, VirtualText};
+use crate::{VirtualClock, VirtualText};
 
 /// Decorates a scorer: each forward moves a virtual clock by the time that its rows are assumed to
 /// take, one for each node of the tree and one. Prompts and what the model caught up with take no

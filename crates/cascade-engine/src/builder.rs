@@ -1,6 +1,7 @@
 //! The builder of a cascade.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
@@ -206,7 +207,7 @@ impl CascadeBuilder {
         let levels: Vec<_> = std::iter::once(LevelSpec::Neural(target.spec()))
             .chain(drafters.iter().map(Level::spec))
             .collect();
-        check_levels(&levels, &mut *schedule)?;
+        let plan = check_levels(&levels, &mut *schedule)?;
         let settings = DraftSettings {
             lenience: self.lenience,
             max_nodes: nodes,
@@ -223,8 +224,10 @@ impl CascadeBuilder {
             recursion: Recursion {
                 settings,
                 schedule,
+                plan,
                 clock,
                 texts: 1,
+                learning: Duration::ZERO,
             },
             wall,
             codec: self.codec,

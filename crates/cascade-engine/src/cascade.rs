@@ -54,10 +54,10 @@ impl Cascade {
     /// Names of drafters that the schedule never uses.
     pub fn idle_drafters(&self) -> Vec<&str> {
         let drafters = &self.models.drafters;
-        let schedule = &self.recursion.schedule;
+        let plan = &self.recursion.plan;
         let idle = idle_drafters(
             drafters.len(),
-            |reviewer, drafter| schedule.may_pair(reviewer, drafter),
+            |reviewer, drafter| plan.may_pair(reviewer, drafter),
             |level| matches!(drafters[level.0 - 1], Level::Neural(_)),
         );
         let name = |level: cascade_core::LevelId| drafters[level.0 - 1].name();

@@ -375,8 +375,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let observation = observation
             .with_top(scores.top.as_ref())
             .with_hidden(hidden);
-        let schedule = &mut *cascade.recursion.schedule;
-        cascade.models.observe_step(&observation, schedule, !drawn)
+        let schedule = &*cascade.recursion.schedule;
+        cascade.models.observe_step(&observation, schedule)
     }
 
     fn emit(

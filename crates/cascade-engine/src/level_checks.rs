@@ -3,7 +3,7 @@
 use cascade_core::LevelId;
 use cascade_verify::ReviewRule;
 
-use crate::{Branching, Error, Expand, Result, Schedule, Siblings};
+use crate::{Branching, Error, Expand, Plan, Result, Schedule, Siblings};
 
 /// A level of a cascade, as far as it determines which other levels it goes with.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ impl LevelSpec<'_> {
 }
 
 /// Checks that every rule is exact for what it will review, and that drafters that draft together
-/// can. `levels` are the target and the drafters, largest first.
+/// can, and returns what the schedule does with the levels. `levels` are the target and the drafters, largest first.
 /// [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this function allows the
 /// check before models are loaded.
 ///
@@ -80,19 +80,18 @@ impl LevelSpec<'_> {
 /// * [`Error::StopRuleOfJoint`]: a drafter that [expands the most probable
 ///   nodes](Expand::MostProbable) has no stop rule.
 /// * What the schedule says of the levels.
-pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &mut dyn Schedule) -> Result<()> {
-    schedule.prepare(levels)?;
+pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &mut dyn Schedule) -> Result<Plan> {
+    let plan = schedule.prepare(levels)?;
     for (index, level) in levels.iter().enumerate() {
         if let LevelSpec::Neural(neural) = level {
-            let paired =
-                |&(below, _): &(usize, _)| schedule.may_pair(LevelId(index), LevelId(below));
+            let paired = |&(below, _): &(usize, _)| plan.may_pair(LevelId(index), LevelId(below));
             let below = levels.iter().enumerate().skip(index + 1).filter(paired);
             let drafters: Vec<_> = below.map(|(_, drafter)| *drafter).collect();
             check_order(neural, &drafters)?;
             check_tree(neural)?;
         }
     }
-    Ok(())
+    Ok(plan)
 }
 
 /// Checks the reviews of what `drafters` draft.

@@ -47,7 +47,6 @@ mod own_time;
 mod policy;
 mod recursion;
 mod report;
-mod row_times;
 mod shared_vocabulary;
 mod stop_sequences;
 mod text;
@@ -75,11 +74,10 @@ pub use policy::{
     AcceptanceHead, AdaptiveConfidence, AssumedCosts, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
     Classifier, ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength,
     ForwardCost, GrowingTree, HEAD_WANT, HeadLayer, HeadWeights, InvalidNetwork, Judgement,
-    LengthHeuristic, MdpThreshold, NewText, OnStatement, OnlineSchedule, Outcome, Schedule,
+    LengthHeuristic, MdpThreshold, NewText, OnStatement, OnlineSchedule, Outcome, Plan, Schedule,
     Statement, StaticSchedule, StopRule, Turn, TurnRecord, TurnStart, classifier_features,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
-pub use row_times::{ForwardTimes, RowTimes};
 pub use shared_vocabulary::DraftVocabulary;
 pub use stop_sequences::{LONGEST_STOP, StopSequences};
 pub use virtual_batch::{VirtualBatch, VirtualText};

@@ -16,7 +16,9 @@ use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::draft_settings::DraftSettings;
 use crate::level::{Level, Statistical};
-use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
+use crate::policy::{
+    DraftState, DraftedToken, Outcome, Plan, Schedule, Turn, TurnRecord, TurnStart,
+};
 use crate::{Clock, Error, Expand, Result};
 
 use neural_drafting::NeuralDrafting;
@@ -49,9 +51,12 @@ pub(crate) struct DraftSlot {
 pub(crate) struct Recursion {
     pub(crate) settings: DraftSettings,
     pub(crate) schedule: Box<dyn Schedule>,
+    pub(crate) plan: Plan,
     pub(crate) clock: Arc<dyn Clock>,
     /// Texts that share forwards with the one that is drafted for.
     pub(crate) texts: usize,
+    /// What the drafters that were asked in this turn took to learn from the steps before it.
+    pub(crate) learning: Duration,
 }
 
 impl Recursion {
@@ -134,7 +139,7 @@ impl Recursion {
         let time = if decoding.is_drawn() {
             Duration::ZERO
         } else {
-            self.clock.now().saturating_sub(started)
+            self.clock.now().saturating_sub(started) + std::mem::take(&mut self.learning)
         };
         Ok((chunk, time))
     }
@@ -201,6 +206,7 @@ impl Recursion {
         };
         let mut guidance = Guidance::new(decoding.choice());
         let proposed = model.propose(context, budget, &mut guidance, &self.settings)?;
+        self.learning += model.take_learning();
         let depth = stopped_depth(model, &proposed, slot);
         let budget = Budget {
             depth: depth.unwrap_or(budget.depth),

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cascade_core::SharedForward;
+use cascade_core::{RowTimes, SharedForward};
 
-use crate::{RowTimes, VirtualClock};
+use crate::VirtualClock;
 
 /// Texts that are generated at a time and share forwards of assumed times, as the `Batcher` of
 /// cascade-models shares real ones: for replays and tests. Each generation has a thread, and one of

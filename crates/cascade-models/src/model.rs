@@ -1,8 +1,8 @@
 //! Models: weights on a device, and what is known of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use cascade_core::{Architecture, HiddenLayers, LARGEST_FORWARD, ScorerInfo};
+use cascade_core::{Architecture, ForwardTimes, HiddenLayers, LARGEST_FORWARD, ScorerInfo};
 
 #[cfg(feature = "candle")]
 use crate::backend::candle::Candle;
@@ -22,6 +22,7 @@ pub struct Model {
     described: ModelInfo,
     info: ScorerInfo,
     warnings: Vec<String>,
+    times: OnceLock<ForwardTimes>,
 }
 
 impl Model {
@@ -51,6 +52,7 @@ impl Model {
             warnings: of_settings.chain(network.held().sentences()).collect(),
             described,
             network,
+            times: OnceLock::new(),
         })
     }
 
@@ -96,6 +98,20 @@ impl Model {
     /// Length of its hidden states.
     pub fn hidden_size(&self) -> usize {
         self.described.size
+    }
+
+    /// T(R), what its forwards take on this machine: an assumption until it is
+    /// [said](Self::set_forward_times).
+    pub(crate) fn forward_times(&self) -> &ForwardTimes {
+        static ASSUMED: OnceLock<ForwardTimes> = OnceLock::new();
+        let assumed = || ASSUMED.get_or_init(ForwardTimes::default);
+        self.times.get().unwrap_or_else(assumed)
+    }
+
+    /// Says what its forwards take on this machine, by which texts that share them pay. What was
+    /// said first stays.
+    pub fn set_forward_times(&self, times: ForwardTimes) {
+        let _known = self.times.set(times);
     }
 
     /// Number of parameters; a tied head counts once.

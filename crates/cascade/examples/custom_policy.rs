@@ -22,10 +22,6 @@ impl Schedule for Adaptive {
         })
     }
 
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        reviewer == LevelId::TARGET && drafter == LevelId::drafter(0)
-    }
-
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let whole = outcome.accepted.len() == outcome.draft.len();
         self.tokens = if whole {

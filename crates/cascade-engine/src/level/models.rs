@@ -97,28 +97,19 @@ impl Models {
     }
 
     /// Lets drafters learn from a step of the target, statistical ones unless the schedule lets
-    /// them rest. The schedule learns how long that took, if it may see times.
+    /// them rest.
     pub(crate) fn observe_step(
         &mut self,
         step: &Observation<'_>,
-        schedule: &mut dyn Schedule,
-        timed: bool,
+        schedule: &dyn Schedule,
     ) -> Result<()> {
         for (level, id) in self.drafters.iter_mut().zip(1..) {
-            let statistical = match level {
-                Level::Neural(neural) => {
-                    neural.observe(step)?;
-                    continue;
+            match level {
+                Level::Neural(neural) => neural.observe(step)?,
+                Level::Statistical(statistical) if schedule.rests(LevelId(id)) => {
+                    statistical.rest(step);
                 }
-                Level::Statistical(statistical) => statistical,
-            };
-            if schedule.rests(LevelId(id)) {
-                statistical.rest(step);
-                continue;
-            }
-            let time = statistical.observe(step);
-            if timed {
-                schedule.learned(LevelId(id), time);
+                Level::Statistical(statistical) => statistical.observe(step),
             }
         }
         Ok(())

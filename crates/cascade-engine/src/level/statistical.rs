@@ -18,6 +18,8 @@ pub(crate) struct Statistical {
     pub(super) ledger: Ledger,
     pub(crate) stop_rule: Option<Box<dyn StopRule>>,
     untold: Untold,
+    /// What learning took since the last proposal.
+    learning: Duration,
 }
 
 /// Text that a resting drafter was not told yet.
@@ -37,6 +39,7 @@ impl Statistical {
             ledger: Ledger::default(),
             stop_rule: None,
             untold: Untold::default(),
+            learning: Duration::ZERO,
         }
     }
 
@@ -62,12 +65,17 @@ impl Statistical {
         }
     }
 
-    /// Lets the drafter learn from a step, and returns how long that took.
-    pub(super) fn observe(&mut self, step: &Observation<'_>) -> Duration {
+    /// How long the drafter took to learn since this was last taken.
+    pub(crate) fn take_learning(&mut self) -> Duration {
+        std::mem::take(&mut self.learning)
+    }
+
+    /// Lets the drafter learn from a step.
+    pub(super) fn observe(&mut self, step: &Observation<'_>) {
         self.catch_up();
         let before = self.ledger.usage().time;
         self.ledger.timed(|| self.drafter.observe(step));
-        self.ledger.usage().time.saturating_sub(before)
+        self.learning += self.ledger.usage().time.saturating_sub(before);
     }
 
     pub(super) fn set_source(&mut self, source: &[TokenId]) {

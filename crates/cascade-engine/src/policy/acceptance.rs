@@ -1,8 +1,9 @@
 //! How probable it is that a drafted token is accepted, as outcomes show.
 
-/// Bounds of what is estimated; beyond, a single outcome would mean too much.
+use super::lately::{FAST, SLOW, weight};
+
+/// How near to 0 and 1 estimates come; beyond, a single outcome would mean too much.
 const LEAST: f64 = 0.002;
-const MOST: f64 = 0.998;
 
 /// Upper bounds of the buckets of what a drafter says of a token.
 const STATED: [f32; 9] = [0.03, 0.08, 0.16, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99];
@@ -39,22 +40,12 @@ struct Correction {
     seen: f64,
 }
 
-/// How far the last outcome counts for the text's own correction, and, once many were seen, for
-/// that of what was said and the position.
-const FAST: f64 = 0.12;
-const SLOW: f64 = 0.03;
-/// Outcomes that a statement is worth, beside those of what was said and the position.
-const WORTH: f64 = 4.0;
 /// What texts begin with for a drafter that counts, before any was seen: a text of which nothing is
 /// known is guessed less often than texts are on average, as those that can be guessed are long.
-/// How far the last text counts for it.
 const FRESH: f64 = -0.5;
-const TEXT: f64 = 0.1;
-/// The heat of counts before any sampled text was seen, how far the last outcome counts for it, and
-/// the least that is left of a statement.
-const COUNTED: f64 = 1.0;
+/// How far the last outcome counts for the heat, which is 1 for counts before any sampled text was
+/// seen.
 const HEAT: f64 = 0.01;
-const LEFT: f64 = 0.2;
 
 impl Acceptance {
     /// Nothing seen, of a drafter that knows the model's own probabilities; `prior` stands for
@@ -76,7 +67,7 @@ impl Acceptance {
     pub(super) fn of_counts(prior: f32) -> Self {
         Self {
             counts: true,
-            heat: COUNTED,
+            heat: 1.0,
             fresh: FRESH,
             shift: FRESH,
             ..Self::new(prior)
@@ -91,7 +82,7 @@ impl Acceptance {
             return;
         }
         if self.is_begun {
-            self.fresh += TEXT * (self.shift - self.fresh);
+            self.fresh += FAST * (self.shift - self.fresh);
         }
         self.shift = self.fresh;
         self.is_begun = false;
@@ -106,7 +97,7 @@ impl Acceptance {
 
     /// What a statement means at this temperature: the more probable, the less of it is left.
     fn said(&self, stated: f32) -> f64 {
-        let left = (1.0 - self.heat * self.temperature).max(LEFT);
+        let left = (1.0 - self.heat * self.temperature).max(0.0);
         let said = log_odds(stated);
         if said > 0.0 { left * said } else { said }
     }
@@ -116,7 +107,7 @@ impl Acceptance {
         let error = f64::from(u8::from(accepted)) - self.estimate(stated, position);
         let stated = stated.unwrap_or(self.prior);
         let bucket = &mut self.buckets[row(position)][column(stated)];
-        bucket.log_odds += error * SLOW.max(1.0 / (WORTH + bucket.seen));
+        bucket.log_odds += error * weight(SLOW, bucket.seen);
         bucket.seen += 1.0;
         self.shift += error * FAST;
         self.is_begun = true;
@@ -133,12 +124,12 @@ fn column(stated: f32) -> usize {
 }
 
 fn log_odds(p: f32) -> f64 {
-    let p = f64::from(p).clamp(LEAST, MOST);
+    let p = f64::from(p).clamp(LEAST, 1.0 - LEAST);
     (p / (1.0 - p)).ln()
 }
 
 fn squashed(log_odds: f64) -> f64 {
-    (1.0 / (1.0 + (-log_odds).exp())).clamp(LEAST, MOST)
+    (1.0 / (1.0 + (-log_odds).exp())).clamp(LEAST, 1.0 - LEAST)
 }
 
 #[cfg(test)]

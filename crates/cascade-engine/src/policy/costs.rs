@@ -1,18 +1,9 @@
 //! What forwards of a model cost and earn: its times by rows, how busy the machine is, and the
 //! rate of tokens.
 
-use crate::ForwardTimes;
+use cascade_core::ForwardTimes;
 
-/// How far the last forward counts for the load if it was slower or faster than expected, and how
-/// many times the expected time it counts for at most: a pause of the machine is no load, and
-/// nothing makes a forward much faster by chance.
-const SLOWER: f64 = 0.1;
-const FASTER: f64 = 0.25;
-const MOST: f64 = 2.0;
-/// How much of the rate before a forward counts after it.
-const KEEP: f64 = 0.9;
-/// Steps of plain decoding that the rate begins with.
-const RATE_PRIOR: f64 = 8.0;
+use super::lately::{FAST, Lately};
 
 /// T(R) of a model, and the load of the machine: measured over expected times, with forgetting. A
 /// busy machine makes all forwards slower alike, so what more rows add, in forwards of one row, is
@@ -22,8 +13,8 @@ pub(super) struct Costs {
     times: ForwardTimes,
     /// Tokens of the context of late.
     context: usize,
-    /// `None` before the first measurement, if the unit of the times is not known.
-    load: Option<f64>,
+    /// None before the first measurement, if the unit of the times is not known.
+    load: Lately,
 }
 
 impl Costs {
@@ -32,14 +23,14 @@ impl Costs {
         Self {
             times,
             context: 0,
-            load: None,
+            load: Lately::default(),
         }
     }
 
     /// Times in seconds, of a machine that has nothing else to do.
     pub(super) fn measured(times: ForwardTimes) -> Self {
         Self {
-            load: Some(1.0),
+            load: Lately(Some(1.0)),
             ..Self::assumed(times)
         }
     }
@@ -51,7 +42,7 @@ impl Costs {
 
     /// Seconds of a forward of one row; `None` before the first measurement.
     pub(super) fn one(&self) -> Option<f64> {
-        Some(self.load? * self.times.at(1.0, self.context))
+        Some(self.load.0? * self.times.at(1.0, self.context))
     }
 
     /// A forward of a mean number of rows, in forwards of one row.
@@ -62,17 +53,13 @@ impl Costs {
     /// Learns the load from a forward.
     pub(super) fn learn(&mut self, rows: usize, seconds: f64) {
         let found = seconds / self.times.at(rows as f64, self.context);
-        if !found.is_finite() || found <= 0.0 {
-            return;
+        if found.is_finite() && found > 0.0 {
+            self.load.learn(found);
         }
-        let load = self.load.unwrap_or(found);
-        let surprise = (found / load).clamp(1.0 / MOST, MOST);
-        let weight = if surprise > 1.0 { SLOWER } else { FASTER };
-        self.load = Some(load * surprise.powf(weight));
     }
 }
 
-/// Tokens of late, in units of plain decoding.
+/// Tokens of late, in units of plain decoding, which it begins with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     tokens: f64,
@@ -82,8 +69,8 @@ pub(super) struct Rate {
 impl Default for Rate {
     fn default() -> Self {
         Self {
-            tokens: RATE_PRIOR,
-            time: RATE_PRIOR,
+            tokens: 1.0 / FAST,
+            time: 1.0 / FAST,
         }
     }
 }
@@ -102,7 +89,7 @@ impl Rate {
     /// Learns the tokens of a step, and its time in steps of plain decoding. Beside other texts the
     /// rate is that of more steps: it stands for theirs too.
     pub(super) fn learn(&mut self, tokens: f64, time: f64, texts: usize) {
-        let keep = KEEP.powf(1.0 / texts as f64);
+        let keep = (1.0 - FAST).powf(1.0 / texts as f64);
         self.tokens = keep * self.tokens + tokens;
         self.time = keep * self.time + time;
     }
@@ -111,7 +98,7 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RowTimes;
+    use cascade_core::RowTimes;
 
     #[test]
     fn the_load_is_followed_and_rows_cost_what_they_did() {
@@ -137,10 +124,10 @@ mod tests {
     fn a_pause_of_the_machine_is_no_load() {
         let mut costs = Costs::measured(RowTimes::linear(1e-3, 0.2).into());
         costs.learn(1, 1.0);
-        assert!(costs.one().unwrap() < 1.1e-3, "{costs:?}");
+        assert!(costs.one().unwrap() < 1.13e-3, "{costs:?}");
         costs.learn(0, f64::NAN);
         costs.learn(3, 0.0);
-        assert!(costs.one().unwrap() < 1.1e-3, "{costs:?}");
+        assert!(costs.one().unwrap() < 1.13e-3, "{costs:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use cascade_core::Want;
 
 use super::acceptance::Acceptance;
-use super::asking::Lately;
+use super::lately::Lately;
 use super::pending::Pending;
 use super::{DraftedToken, Outcome, StopRule};
 
@@ -71,7 +71,7 @@ impl MdpThreshold {
     fn threshold(&mut self, reviewer: usize) -> f64 {
         let (assumed, delta) = (self.assumed, self.delta);
         let review = self.review(reviewer);
-        let (token, forward) = (review.token.seconds(), review.forward.seconds());
+        let (token, forward) = (review.token.time(), review.forward.time());
         let c1 = if token > 0.0 && forward > 0.0 {
             token / forward
         } else {

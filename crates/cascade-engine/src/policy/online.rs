@@ -1,22 +1,21 @@
 //! The online scheduler: one price for every drafted token.
 
+use cascade_core::{ForwardTimes, LevelId, NodeId, RowTimes, ScoredTree, TokenTree, Want};
 use std::cmp::Ordering;
-use std::time::Duration;
-
-use cascade_core::{LevelId, NodeId, ScoredTree, TokenTree, Want};
 
 use super::acceptance::Acceptance;
-use super::asking::{Asking, Lately};
+use super::asking::Asking;
 use super::costs::{Costs, Rate};
+use super::lately::{Lately, SLOW};
 use super::pending::Pending;
 use super::reading::Reading;
 use super::shadow::Shadow;
 use super::statement::OnStatement;
 use super::{
-    DraftState, DraftedToken, ForwardCost, GrowingTree, NewText, Outcome, Schedule, Turn,
+    DraftState, DraftedToken, ForwardCost, GrowingTree, NewText, Outcome, Plan, Schedule, Turn,
     TurnRecord, TurnStart,
 };
-use crate::{ForwardTimes, LevelSpec, Result, RowTimes};
+use crate::{LevelSpec, Result};
 
 /// Drafts what pays at present: every token that is expected to save more time than it costs.
 ///
@@ -88,8 +87,6 @@ impl LevelKind {
 /// What a statistical drafter does in a step of the target.
 #[derive(Clone, Copy, Debug, Default)]
 struct Learner {
-    /// How long it takes to learn from a step.
-    learning: Lately,
     /// Whether it was not worth asking, and whether somebody asked it anyway.
     declined: bool,
     asked: bool,
@@ -143,20 +140,14 @@ const STATISTICAL_PRIOR: f32 = 0.5;
 const HORIZON: usize = 16;
 /// Tokens that are asked of a neural drafter; it stops earlier.
 const LONGEST: usize = 64;
-/// The longest path of a statistical drafter's tree.
-const DEEPEST: usize = 32;
-/// Nodes that are asked of a statistical drafter at least, and at first.
+/// Nodes that are asked of a statistical drafter at least, as at first.
 const FEWEST: usize = 4;
-const FIRST: usize = 2;
 /// Rows over which the price of one more is taken.
 const AHEAD: f64 = 4.0;
-/// How much of what became of branches before a step counts after it.
-const KEEP_BESIDE: f64 = 0.985;
-/// Share of the time that trying again may cost, what it may cost at first, and what is saved up at
-/// most, in forwards of the target.
+/// Share of the time that trying again may cost, and what it may cost at first, which is what is
+/// saved up at most, in forwards of the target.
 const TRIAL_SHARE: f64 = 0.007;
 const TRIALS: f64 = 1.0;
-const MOST_TRIALS: f64 = 2.0;
 /// Reviews after which a drafter is tried again beside one that pays, at least.
 const TRIALS_APART: u64 = 16;
 
@@ -504,7 +495,7 @@ impl OnlineSchedule {
     fn token_cost(&self, reviewer: usize, drafter: usize) -> f64 {
         let own = &self.reviewers[drafter];
         let beside = match self.reviewers[0].costs.one() {
-            Some(_) if !self.assumed.fixed => own.turn.beside.seconds(),
+            Some(_) if !self.assumed.fixed => own.turn.beside.time(),
             // Costs are kept, or nothing is in seconds yet.
             _ => 0.0,
         };
@@ -566,8 +557,7 @@ impl OnlineSchedule {
     /// What asking a statistical drafter takes, in forwards of the reviewer.
     fn question(&self, reviewer: usize, drafter: usize) -> f64 {
         let asking = &self.reviewers[reviewer].drafters[drafter].asking;
-        let learning = self.learners[drafter].learning.seconds();
-        (asking.seconds() + learning) / self.forward(reviewer)
+        asking.seconds() / self.forward(reviewer)
     }
 
     /// Whether a statistical drafter is asked: if it pays, or if there is time to try.
@@ -627,7 +617,7 @@ impl OnlineSchedule {
         let nodes = ask.min(left);
         let depth = state.budget.depth.saturating_sub(state.depth);
         // One node less than the tree has, or it would be a chain.
-        let tokens = nodes.saturating_sub(1).clamp(1, DEEPEST).min(depth);
+        let tokens = nodes.saturating_sub(1).clamp(1, LONGEST).min(depth);
         (nodes > 0 && tokens > 0).then_some(Turn {
             drafter: LevelId(level),
             tokens,
@@ -950,8 +940,7 @@ impl OnlineSchedule {
             if self.is_neural(drafter.0) {
                 continue;
             }
-            let learning = self.learners[drafter.0].learning.seconds();
-            let spent = (turn.time.as_secs_f64() + learning) / one;
+            let spent = turn.time.as_secs_f64() / one;
             let proposer = |node: &&NodeId| outcome.draft.proposer(**node) == drafter;
             let kept = outcome.accepted.iter().filter(proposer).count();
             let paid = self.pays(reviewer, drafter.0);
@@ -1035,7 +1024,7 @@ impl ReviewerState {
     /// Learns the rate at which a review gave tokens, and saves up time for trials.
     fn learn_rate(&mut self, tokens: f64, spent: f64) {
         self.rate.learn(tokens, spent, self.texts);
-        self.trials = (self.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
+        self.trials = (self.trials + TRIAL_SHARE * spent).min(TRIALS);
     }
 
     /// Learns which nodes beside the main path of a neural drafter's turn were accepted.
@@ -1047,8 +1036,8 @@ impl ReviewerState {
         let accepted = outcome.accepted.iter().filter(|node| beside(node)).count();
         let sums = &mut self.drafters[drafter.0].beside;
         *sums = (
-            KEEP_BESIDE * sums.0 + drafted as f64,
-            KEEP_BESIDE * sums.1 + accepted as f64,
+            (1.0 - SLOW) * sums.0 + drafted as f64,
+            (1.0 - SLOW) * sums.1 + accepted as f64,
         );
     }
 }
@@ -1070,7 +1059,7 @@ impl DrafterState {
             next: Acceptance::new(NEURAL_PRIOR),
             // As if every branch had paid.
             beside: (8.0, 8.0),
-            ask: FIRST,
+            ask: FEWEST,
             asking: Asking::new(),
             rests_until: 0,
         }
@@ -1078,10 +1067,10 @@ impl DrafterState {
 }
 
 impl Schedule for OnlineSchedule {
-    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
         self.levels = LevelKind::of(levels);
         self.begin_anew(false);
-        Ok(())
+        Ok(Plan::new(levels.len()).with_want(Want::GATHERED))
     }
 
     fn begin(&mut self, text: &NewText) {
@@ -1125,10 +1114,6 @@ impl Schedule for OnlineSchedule {
         let turn = self.tree_turn(reviewer, state);
         let turn = turn.or_else(|| self.statistical_turn(reviewer, state));
         turn.or_else(|| self.neural_turn(reviewer, state))
-    }
-
-    fn want(&self) -> Want {
-        Want::GATHERED
     }
 
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
@@ -1191,10 +1176,6 @@ impl Schedule for OnlineSchedule {
         Some(self.worth_scoring(state, growing))
     }
 
-    fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-        true
-    }
-
     fn observe(&mut self, outcome: &Outcome<'_>) {
         self.learn_acceptance(outcome);
         self.learn_questions(outcome);
@@ -1207,12 +1188,6 @@ impl Schedule for OnlineSchedule {
     fn rests(&self, drafter: LevelId) -> bool {
         let learner = self.learners.get(drafter.0);
         learner.is_some_and(|learner| learner.declined && !learner.asked)
-    }
-
-    fn learned(&mut self, drafter: LevelId, time: Duration) {
-        if let Some(learner) = self.learners.get_mut(drafter.0) {
-            learner.learning.learn(time.as_secs_f64());
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! What it costs that a neural drafter reads the text.
 
-/// How far the last step and the last reading count.
-const FOLLOW: f64 = 0.05;
+use super::lately::SLOW;
 
 /// What a neural drafter reads of the target's text before it drafts, beside the row that it needs
 /// for its first token, and what it earns by that.
@@ -53,7 +52,7 @@ impl Reading {
         // More is read of a prompt, and where a cache was given up.
         let text = rows.saturating_sub(depth + 1).min(self.tokens);
         if self.steps > 0 {
-            self.rows += FOLLOW * (text as f64 / self.steps as f64 - self.rows);
+            self.rows += SLOW * (text as f64 / self.steps as f64 - self.rows);
         }
         (self.tokens, self.steps) = (0, 0);
     }
@@ -65,7 +64,7 @@ impl Reading {
         self.asked = None;
         if let Some(step) = self.step.take() {
             let earned = self.earned.get_or_insert(step);
-            *earned += FOLLOW * (step - *earned);
+            *earned += SLOW * (step - *earned);
         }
     }
 }
@@ -78,7 +77,7 @@ mod tests {
     fn rows_are_those_of_a_step_however_seldom_it_drafts() {
         for every in [1, 2, 5] {
             let mut reading = Reading::default();
-            for step in 0..1000 {
+            for step in 0..2000 {
                 if step % every == 0 {
                     reading.ask(2);
                     // The row for its first token, two of the draft, and all text since.
@@ -99,7 +98,7 @@ mod tests {
         reading.grow(3);
         reading.ask(0);
         reading.read(1000);
-        assert!(reading.rows() <= 3.0 * FOLLOW);
+        assert!(reading.rows() <= 3.0 * SLOW);
     }
 
     #[test]

@@ -36,24 +36,13 @@ pub trait Schedule: Send {
     /// complete.
     fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn>;
 
-    /// Whether `drafter` may ever draft for `reviewer`. Determines which combinations of rules are
-    /// checked for exactness, and which drafters are reported as idle.
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool;
-
-    /// Takes the levels that it is for, the target first. Called before anything else; ignored by
-    /// default.
+    /// Takes the levels that it is for, the target first, and says what it does with them. Called
+    /// before anything else. By default any level may draft for any larger one.
     ///
     /// # Errors
     /// If it does not fit them. Never fails by default.
-    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
-        let _ = levels;
-        Ok(())
-    }
-
-    /// What [`stop`](Self::stop) reads of each row of a neural drafter's scores; by default only
-    /// the token.
-    fn want(&self) -> Want {
-        Want::ARGMAX
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
+        Ok(Plan::new(levels.len()))
     }
 
     /// Whether the turn of a neural drafter ends after this token, which stays in the draft. Asked
@@ -103,12 +92,6 @@ pub trait Schedule: Send {
         false
     }
 
-    /// Learns how long a statistical drafter took to learn from a step of the target. Not called in
-    /// a generation without times (see [`Outcome::forward`]). Does nothing by default.
-    fn learned(&mut self, drafter: LevelId, time: Duration) {
-        let _ = (drafter, time);
-    }
-
     /// Begins another text. Forgets what it has learned if its samples depend on what is drafted.
     /// Does nothing by default.
     fn begin(&mut self, text: &NewText) {
@@ -119,6 +102,56 @@ pub trait Schedule: Send {
 impl<S: Schedule + 'static> From<S> for Box<dyn Schedule> {
     fn from(schedule: S) -> Self {
         Box::new(schedule)
+    }
+}
+
+/// What a schedule does with the levels that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// By reviewer, then by drafter.
+    pairs: Vec<Vec<bool>>,
+    want: Want,
+}
+
+impl Plan {
+    /// For so many levels, the target included: any may draft for any larger one, and nothing but
+    /// tokens is read of scores.
+    pub fn new(levels: usize) -> Self {
+        let below = |reviewer| (0..levels).map(|drafter| drafter > reviewer).collect();
+        Self {
+            pairs: (0..levels).map(below).collect(),
+            want: Want::ARGMAX,
+        }
+    }
+
+    /// Only levels that may draft for a larger one do: `may_pair` is given the reviewer, then the
+    /// drafter.
+    #[must_use]
+    pub fn with_pairs(mut self, may_pair: impl Fn(LevelId, LevelId) -> bool) -> Self {
+        for (reviewer, drafters) in self.pairs.iter_mut().enumerate() {
+            for (drafter, pair) in drafters.iter_mut().enumerate() {
+                *pair = *pair && may_pair(LevelId(reviewer), LevelId(drafter));
+            }
+        }
+        self
+    }
+
+    /// [`Schedule::stop`] reads this of each row of a neural drafter's scores.
+    #[must_use]
+    pub fn with_want(self, want: Want) -> Self {
+        Self { want, ..self }
+    }
+
+    /// Whether `drafter` may ever draft for `reviewer`. Determines which combinations of rules are
+    /// checked for exactness, and which drafters are reported as idle.
+    pub fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
+        let drafters = self.pairs.get(reviewer.0);
+        drafters.is_some_and(|drafters| drafters.get(drafter.0) == Some(&true))
+    }
+
+    /// What is read of each row of a neural drafter's scores.
+    pub fn want(&self) -> Want {
+        self.want
     }
 }
 
@@ -213,7 +246,8 @@ pub struct TurnRecord {
     pub path: Vec<NodeId>,
     /// Whether a stop rule ended it.
     pub stopped: bool,
-    /// Time that it took; 0 where times are withheld (see [`Outcome::forward`]).
+    /// Time that it took, and that a statistical drafter took to learn from the steps since its
+    /// last one; 0 where times are withheld (see [`Outcome::forward`]).
     pub time: Duration,
 }
 

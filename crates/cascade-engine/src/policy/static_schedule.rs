@@ -2,7 +2,7 @@
 
 use cascade_core::LevelId;
 
-use super::{DraftState, Schedule, Turn, TurnStart};
+use super::{DraftState, Plan, Schedule, Turn, TurnStart};
 use crate::{Error, KMatrix, LevelSpec, Placement, Result};
 
 /// The schedule of Cascade Speculative Drafting (Algorithm 1): for each reviewer, every drafter in
@@ -76,23 +76,21 @@ impl Schedule for StaticSchedule {
         (last.0 + 1..=self.k.size()).find_map(|j| self.turn(reviewer, LevelId(j), state))
     }
 
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        self.k.tokens(reviewer, drafter) > 0
-    }
-
     /// # Errors
     /// * [`Error::KMatrixSize`]: the matrix is of another number of drafters.
     /// * [`Error::NotJoint`]: those who draft for a drafter that grows trees must mix
     ///   probabilities.
-    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
         let (size, drafters) = (self.k.size(), levels.len().saturating_sub(1));
         if size != drafters {
             return Err(Error::KMatrixSize { size, drafters });
         }
+        let plan = Plan::new(levels.len());
+        let plan = plan.with_pairs(|reviewer, drafter| self.k.tokens(reviewer, drafter) > 0);
         for (tree, level) in levels.iter().enumerate().filter(|(_, it)| it.grows_trees()) {
             let mut below = levels.iter().enumerate().skip(tree + 1);
             let unable = below.find(|(partner, it)| {
-                self.may_pair(LevelId(tree), LevelId(*partner)) && !it.takes_advice()
+                plan.may_pair(LevelId(tree), LevelId(*partner)) && !it.takes_advice()
             });
             if let Some((_, partner)) = unable {
                 return Err(Error::NotJoint {
@@ -101,7 +99,7 @@ impl Schedule for StaticSchedule {
                 });
             }
         }
-        Ok(())
+        Ok(plan)
     }
 }
 

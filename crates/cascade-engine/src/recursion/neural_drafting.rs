@@ -167,7 +167,7 @@ impl NeuralDrafting<'_> {
         let lenience = self.recursion.settings.lenience;
         let want = decoding.want(lenience, &self.neural.branching);
         let rule = self.neural.stop_rule.as_ref().map(|rule| rule.want());
-        let policies = [Some(self.recursion.schedule.want()), rule];
+        let policies = [Some(self.recursion.plan.want()), rule];
         policies.into_iter().flatten().fold(want, |want, reads| {
             // Policies never see logits, and lenient reviews read the gathered probabilities.
             want.union(reads.with_rows(reads.rows.min(RowDetail::Gathered)))

@@ -111,8 +111,8 @@ impl<'a> TreeDrafting<'a> {
     ) -> Result<Option<Partner<'a>>> {
         let drafter = self.slot.drafter;
         let mut levels = drafter.0 + 1..=drafter.0 + below.len();
-        let schedule = &mut self.recursion.schedule;
-        if !levels.any(|level| schedule.may_pair(drafter, LevelId(level))) {
+        let plan = &self.recursion.plan;
+        if !levels.any(|level| plan.may_pair(drafter, LevelId(level))) {
             return Ok(None);
         }
         let state = DraftState {
@@ -125,7 +125,7 @@ impl<'a> TreeDrafting<'a> {
             texts: self.recursion.texts,
             turns: &[],
         };
-        let Some(turn) = schedule.next(drafter, &state) else {
+        let Some(turn) = self.recursion.schedule.next(drafter, &state) else {
             return Ok(None);
         };
         let budget = Budget {
@@ -156,6 +156,7 @@ impl<'a> TreeDrafting<'a> {
             self.given = partner
                 .drafter
                 .propose(self.context, budget, &mut guidance, settings)?;
+            self.recursion.learning += partner.drafter.take_learning();
             self.answered = partner.advice.answered(self.given.tree());
         }
         Ok(())

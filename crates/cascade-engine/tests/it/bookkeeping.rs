@@ -10,8 +10,8 @@ use cascade_core::{
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, ConfidenceThreshold, DraftState, DraftedToken, Error,
-    Event, Expand, Finish, NeuralOptions, Outcome, Rule, Schedule, Siblings, StaticSchedule,
-    StepReport, StopRule, StopSequences, Turn, TurnStart,
+    Event, Expand, Finish, LevelSpec, NeuralOptions, Outcome, Plan, Result, Rule, Schedule,
+    Siblings, StaticSchedule, StepReport, StopRule, StopSequences, Turn, TurnStart,
 };
 
 use crate::common::{Log, Scripted, matrix, options, prompt, scripted};
@@ -21,7 +21,7 @@ fn steps(builder: CascadeBuilder, tokens: usize) -> Vec<StepReport> {
         .build()
         .unwrap()
         .into_generation(&prompt(), &options(tokens));
-    let steps: Result<Vec<StepReport>, Error> = generation.unwrap().collect();
+    let steps: Result<Vec<StepReport>> = generation.unwrap().collect();
     steps.unwrap()
 }
 
@@ -171,8 +171,8 @@ impl Schedule for Listening {
         self.schedule.next(reviewer, state)
     }
 
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        self.schedule.may_pair(reviewer, drafter)
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
+        self.schedule.prepare(levels)
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
@@ -320,10 +320,6 @@ fn a_drafter_without_nodes_is_not_asked() {
                 nodes: self.1,
             })
         }
-
-        fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-            true
-        }
     }
     for (tokens, nodes, calls) in [(0, 9, 0), (3, 0, 0), (3, 9, 1)] {
         let log = Log::default();
@@ -353,10 +349,6 @@ fn a_draft_may_have_more_turns_than_drafters() {
                 reserved: 0,
                 nodes: usize::MAX,
             })
-        }
-
-        fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-            true
         }
     }
     let log = Log::default();
@@ -513,10 +505,6 @@ fn a_reordering_rule_is_refused_only_where_it_would_not_be_exact() {
     impl Schedule for Everyone {
         fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
             self.0.next(reviewer, state)
-        }
-
-        fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-            true
         }
     }
     let log = Log::default();

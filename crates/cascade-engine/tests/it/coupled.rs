@@ -3,12 +3,12 @@
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Decoding, Distribution, Noise, Prompt, Result, Sampling, Scorer, ScorerInfo,
-    Scores, SeededNoise, TokenId, TokenTree, Want, seed_of,
+    Architecture, Decoding, Distribution, Noise, Prompt, Result, RowTimes, Sampling, Scorer,
+    ScorerInfo, Scores, SeededNoise, TokenId, TokenTree, Want, seed_of,
 };
 use cascade_engine::{
-    AssumedCosts, AssumedTime, Branching, Cascade, NeuralOptions, OnlineSchedule, Options,
-    RowTimes, Rule, VirtualClock,
+    AssumedCosts, AssumedTime, Branching, Cascade, NeuralOptions, OnlineSchedule, Options, Rule,
+    VirtualClock,
 };
 use cascade_ngram::MaxGram;
 

@@ -172,10 +172,6 @@ impl Schedule for SmallestFirst {
         })
     }
 
-    fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-        true
-    }
-
     fn observe(&mut self, outcome: &Outcome<'_>) {
         self.reviews.lock().unwrap().push(outcome.reviewer);
     }
@@ -193,10 +189,6 @@ impl Schedule for Encodings {
             reserved: 0,
             nodes: 1,
         })
-    }
-
-    fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-        true
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
@@ -266,10 +258,6 @@ impl Schedule for Stubborn {
             reserved: 0,
             nodes: usize::MAX,
         })
-    }
-
-    fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
-        true
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Decoding, Draft, LevelId, NodeId, Prompt, Proposal, Sampling};
 use cascade_engine::{
-    Branching, Cascade, DraftState, Expand, Lenience, NeuralOptions, Options, Outcome, Rule,
-    Schedule, Siblings, StaticSchedule, Turn,
+    Branching, Cascade, DraftState, Expand, Lenience, LevelSpec, NeuralOptions, Options, Outcome,
+    Plan, Result, Rule, Schedule, Siblings, StaticSchedule, Turn,
 };
 
 use crate::common::{Log, Scripted, matrix, prompt, scripted};
@@ -25,8 +25,8 @@ impl Schedule for Keeping {
         self.schedule.next(reviewer, state)
     }
 
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        self.schedule.may_pair(reviewer, drafter)
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
+        self.schedule.prepare(levels)
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {

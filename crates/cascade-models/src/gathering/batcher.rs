@@ -11,7 +11,7 @@ use cascade_core::{
     Error, Result, Scorer, ScorerInfo, Scores, SharedForward, TokenId, TokenTree, Want,
 };
 
-use super::ledger::Ledger;
+use super::ledger::divide;
 use super::{Company, Forward, Pieces, forward};
 use crate::Model;
 use crate::prefixes::SharedPrefixes;
@@ -447,7 +447,6 @@ struct State {
     /// Calls that no forward is computing, the oldest first.
     waiting: Vec<Call>,
     answered: HashMap<u64, (Call, Result<Scores>)>,
-    ledger: Ledger,
     /// Whether a thread is computing a forward.
     computing: bool,
     /// The model of the last forward.
@@ -556,18 +555,6 @@ impl State {
         any
     }
 
-    /// Lets the calls of a forward pay for it, by the rows that each had in it.
-    fn charge(&mut self, calls: &mut [Call], forward: &Forward, shared: SharedForward) {
-        let Some(model) = calls.first().map(|call| Arc::clone(call.model())) else {
-            return;
-        };
-        let parts = self.ledger.divide(&model, &shared, &forward.rows);
-        for ((call, part), &rows) in calls.iter_mut().zip(parts).zip(&forward.rows) {
-            call.part += part;
-            call.forward = Some(shared).filter(|_| rows > 0).or(call.forward);
-        }
-    }
-
     /// Ends a forward that panicked. Sessions begin anew, because it may have left them half done;
     /// of several calls nobody knows whose rows it was, so each is computed by itself.
     fn fail(&mut self, mut calls: Vec<Call>) {
@@ -581,6 +568,18 @@ impl State {
         let failed = |_: &Call| alone.then(|| Err(Error::backend(ForwardPanicked)));
         let answers = calls.iter().map(failed).collect();
         self.end(calls, answers);
+    }
+}
+
+/// Lets the calls of a forward pay for it, by the rows that each had in it.
+fn charge(calls: &mut [Call], forward: &Forward, shared: SharedForward) {
+    let Some(model) = calls.first().map(Call::model) else {
+        return;
+    };
+    let parts = divide(model.forward_times(), shared.time, &forward.rows);
+    for ((call, part), &rows) in calls.iter_mut().zip(parts).zip(&forward.rows) {
+        call.part += part;
+        call.forward = Some(shared).filter(|_| rows > 0).or(call.forward);
     }
 }
 
@@ -600,7 +599,7 @@ impl SharedBatcher {
         let mut state = self.lock();
         match computed {
             Ok((forward, shared)) => {
-                state.charge(&mut calls, &forward, shared);
+                charge(&mut calls, &forward, shared);
                 state.end(calls, forward.answers);
             }
             // The panic's own message has been printed.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use cascade_config::{Config, CostFile, Drafter};
-use cascade_engine::RowTimes;
+use cascade_core::RowTimes;
 use cascade_traces::trace::Trace;
 use cascade_traces::tune::Times;
 

@@ -10,11 +10,11 @@ use cascade_config::{
     ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
 };
 use cascade_core::{
-    Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
+    Architecture, Fingerprint, Prompt, RowTimes, Scorer, TextCodec, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     AssumedTimes, Branching, Cascade, Convention, GenerationOutput, KMatrix, Lenience, Placement,
-    RowTimes, Rule, VirtualClock,
+    Rule, VirtualClock,
 };
 use cascade_eval::ForwardBench;
 use cascade_models::{Head, LoadedModel, ModelFile, Participant, Tokenizer};

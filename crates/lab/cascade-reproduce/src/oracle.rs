@@ -1,7 +1,9 @@
 //! Drafts of the lengths that an oracle would choose (SpecDec++, §3; DISCO, §2).
 
 use cascade_core::LevelId;
-use cascade_engine::{DraftState, GenerationOutput, Outcome, Schedule, Turn, TurnStart};
+use cascade_engine::{
+    DraftState, GenerationOutput, LevelSpec, Outcome, Plan, Result, Schedule, Turn, TurnStart,
+};
 
 /// The lengths at which everything drafted is kept and one token more would not be: those that a
 /// generation with an [`Oracle`](cascade_traces::trace::Oracle) accepted.
@@ -36,8 +38,9 @@ impl Schedule for KnownLengths {
         })
     }
 
-    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
-        reviewer == LevelId::TARGET && drafter == LevelId(1)
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
+        let first = |reviewer, drafter| (reviewer, drafter) == (LevelId::TARGET, LevelId(1));
+        Ok(Plan::new(levels.len()).with_pairs(first))
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {

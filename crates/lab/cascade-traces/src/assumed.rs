@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::thread;
 
 use cascade_config::{Assembled, Assembly, Config, ModelPool, ScheduleConfig, Target};
-use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualBatch, VirtualText};
+use cascade_core::RowTimes;
+use cascade_engine::{Clock, Convention, KMatrix, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
 use crate::ratio::ByRecord;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{LevelId, ScoredTree, TokenId, TokenTree};
 use cascade_engine::{
-    DraftState, DraftedToken, LevelSpec, Outcome, Result, Schedule, Turn, TurnStart,
+    DraftState, DraftedToken, LevelSpec, Outcome, Plan, Result, Schedule, Turn, TurnStart,
 };
 
 /// Tokens and nodes that are asked of each drafter.
@@ -66,9 +66,9 @@ impl Oracle {
 }
 
 impl Schedule for Oracle {
-    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<()> {
+    fn prepare(&mut self, levels: &[LevelSpec<'_>]) -> Result<Plan> {
         self.neural = levels.iter().map(LevelSpec::is_neural).collect();
-        Ok(())
+        Ok(Plan::new(levels.len()).with_pairs(|reviewer, _| reviewer == LevelId::TARGET))
     }
 
     fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
@@ -85,10 +85,6 @@ impl Schedule for Oracle {
             reserved: 0,
             nodes: MOST,
         })
-    }
-
-    fn may_pair(&self, reviewer: LevelId, _drafter: LevelId) -> bool {
-        reviewer == LevelId::TARGET
     }
 
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {

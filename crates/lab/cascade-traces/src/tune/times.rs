@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cascade_config::DrafterModel;
-use cascade_engine::{AssumedTimes, RowTimes, VirtualClock, VirtualText};
+use cascade_core::RowTimes;
+use cascade_engine::{AssumedTimes, VirtualClock, VirtualText};
 use cascade_eval::{ForwardBench, ForwardClock, ForwardCost, steady_times};
 use cascade_models::LoadedModel;
 

@@ -1,5 +1,8 @@
 //! T(R): what a forward takes by its rows and its context, as it is assumed or was measured.
 
+/// What a further row adds if nothing was measured.
+const ROW: f64 = 0.02;
+
 /// Time of a forward by its rows: linear between known numbers of rows and beyond.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowTimes {
@@ -52,7 +55,7 @@ impl RowTimes {
     }
 
     /// Seconds of a forward of a mean number of rows.
-    pub(crate) fn at(&self, rows: f64) -> f64 {
+    pub fn at(&self, rows: f64) -> f64 {
         let after = self
             .known
             .partition_point(|&(known, _)| (known as f64) < rows);
@@ -98,7 +101,7 @@ impl ForwardTimes {
 
     /// Seconds of a forward of a mean number of rows after a context of so many tokens. Shorter
     /// contexts than the shortest one take as long.
-    pub(crate) fn at(&self, rows: f64, context: usize) -> f64 {
+    pub fn at(&self, rows: f64, context: usize) -> f64 {
         let after = self
             .by_context
             .partition_point(|&(known, _)| known < context);
@@ -109,6 +112,13 @@ impl ForwardTimes {
         let share = (context - low.0) as f64 / (high.0 - low.0) as f64;
         let (low, high) = (low.1.at(rows), high.1.at(rows));
         low + share * (high - low).max(0.0)
+    }
+}
+
+/// Before anything was measured: a forward of one row takes 1, and each further row adds 2% of that.
+impl Default for ForwardTimes {
+    fn default() -> Self {
+        RowTimes::linear(1.0, ROW).into()
     }
 }
 
