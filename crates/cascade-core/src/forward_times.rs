@@ -115,7 +115,8 @@ impl ForwardTimes {
     }
 }
 
-/// Before anything was measured: a forward of one row takes 1, and each further row adds 2% of that.
+/// Before anything was measured: a forward of one row takes 1, and each further row adds 2% of
+/// that.
 impl Default for ForwardTimes {
     fn default() -> Self {
         RowTimes::linear(1.0, ROW).into()

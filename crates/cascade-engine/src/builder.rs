@@ -1,7 +1,6 @@
 //! The builder of a cascade.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
@@ -221,14 +220,7 @@ impl CascadeBuilder {
         models.set_clock(&clock);
         Ok(Cascade {
             models,
-            recursion: Recursion {
-                settings,
-                schedule,
-                plan,
-                clock,
-                texts: 1,
-                learning: Duration::ZERO,
-            },
+            recursion: Recursion::new(settings, schedule, plan, clock),
             wall,
             codec: self.codec,
         })

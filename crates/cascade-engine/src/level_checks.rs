@@ -70,7 +70,8 @@ impl LevelSpec<'_> {
 }
 
 /// Checks that every rule is exact for what it will review, and that drafters that draft together
-/// can, and returns what the schedule does with the levels. `levels` are the target and the drafters, largest first.
+/// can, and returns what the schedule does with the levels. `levels` are the target and the
+/// drafters, largest first.
 /// [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this function allows the
 /// check before models are loaded.
 ///

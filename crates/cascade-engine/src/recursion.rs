@@ -60,6 +60,23 @@ pub(crate) struct Recursion {
 }
 
 impl Recursion {
+    /// For a text that is decoded alone.
+    pub(crate) fn new(
+        settings: DraftSettings,
+        schedule: Box<dyn Schedule>,
+        plan: Plan,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            settings,
+            schedule,
+            plan,
+            clock,
+            texts: 1,
+            learning: Duration::ZERO,
+        }
+    }
+
     /// Drafts for `reviewer` within `budget`: the schedule decides which of `levels`, those below
     /// the reviewer, drafts next and how much (the horizontal cascade), until it considers the
     /// draft complete.

@@ -1,7 +1,7 @@
 //! How fast the schedule forgets.
 
-/// How far the last outcome counts: of some 30 that are remembered, of what holds for all texts, and
-/// of some 8, of what changes within a text.
+/// How far the last outcome counts: of some 30 that are remembered, of what holds for all texts,
+/// and of some 8, of what changes within a text.
 pub(super) const SLOW: f64 = 0.03;
 pub(super) const FAST: f64 = 0.12;
 /// Outcomes that what is expected before any was seen is worth.

@@ -10,10 +10,8 @@
 
 mod acceptance;
 mod adaptive_confidence;
-mod asking;
 mod classifier;
 mod confidence;
-mod costs;
 mod fixed_length;
 mod head;
 mod heuristic;
@@ -23,10 +21,7 @@ mod network;
 mod online;
 mod outcome;
 mod pending;
-mod reading;
 mod schedule;
-mod shadow;
-mod statement;
 mod static_schedule;
 mod stop_rule;
 
@@ -40,9 +35,8 @@ pub use head::{AcceptanceHead, HEAD_WANT, HeadLayer, HeadWeights};
 pub use heuristic::LengthHeuristic;
 pub use mdp::MdpThreshold;
 pub use network::InvalidNetwork;
-pub use online::{AssumedCosts, OnlineSchedule};
+pub use online::{AssumedCosts, OnStatement, OnlineSchedule, Statement};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub use schedule::{DraftState, GrowingTree, NewText, Plan, Schedule, Turn, TurnRecord, TurnStart};
-pub use statement::{OnStatement, Statement};
 pub use static_schedule::StaticSchedule;
 pub use stop_rule::{DraftedToken, StopRule};

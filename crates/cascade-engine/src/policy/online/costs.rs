@@ -3,7 +3,7 @@
 
 use cascade_core::ForwardTimes;
 
-use super::lately::{FAST, Lately};
+use crate::policy::lately::{FAST, Lately};
 
 /// T(R) of a model, and the load of the machine: measured over expected times, with forgetting. A
 /// busy machine makes all forwards slower alike, so what more rows add, in forwards of one row, is

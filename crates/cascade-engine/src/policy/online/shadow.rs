@@ -2,7 +2,7 @@
 
 use cascade_core::{LevelId, NodeId, ScoredTree, TokenId, TokenTree};
 
-use super::{DraftState, Outcome};
+use crate::policy::{DraftState, Outcome};
 
 /// A proposal for one place of a draft. What it was worth shows when the text goes on, also of the
 /// nodes that were not drafted.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cascade_core::LevelId;
 
-use super::acceptance::Acceptance;
+use crate::policy::acceptance::Acceptance;
 
 /// A token whose predecessors were accepted, and what was said of it before.
 #[derive(Clone, Copy, Debug, PartialEq)]

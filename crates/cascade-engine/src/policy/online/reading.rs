@@ -1,6 +1,6 @@
 //! What it costs that a neural drafter reads the text.
 
-use super::lately::SLOW;
+use crate::policy::lately::SLOW;
 
 /// What a neural drafter reads of the target's text before it drafts, beside the row that it needs
 /// for its first token, and what it earns by that.

@@ -1,6 +1,6 @@
 //! What it is worth, and what it takes, to ask a statistical drafter at all.
 
-use super::lately::{FAST, Lately, weight};
+use crate::policy::lately::{FAST, Lately, weight};
 
 /// What a drafter that was never asked is expected to save with a proposal: tokens more than their
 /// rows cost.

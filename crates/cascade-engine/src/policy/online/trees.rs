@@ -1,0 +1,121 @@
+//! Which rows of a tree a neural drafter scores in one more forward.
+
+use cascade_core::{LevelId, NodeId, TokenTree};
+
+use super::OnlineSchedule;
+use super::prices::{Kept, Tip};
+use super::shadow::Shadow;
+use crate::policy::{DraftState, GrowingTree};
+
+impl OnlineSchedule {
+    /// Who gave a tree its probabilities: the neural drafter that grows it, or the statistical one
+    /// before the other has scored anything.
+    pub(super) fn grown_by(&self, reviewer: usize, level: usize) -> usize {
+        let unscored = self.reviewers[reviewer].draft.answered.is_none();
+        let partner = self.levels[level].partner;
+        partner.filter(|_| unscored).unwrap_or(level)
+    }
+
+    /// Finds the rows of a tree that are worth another forward: after nodes that pay themselves,
+    /// where a better child than those that are there pays, if all of these are worth the forward.
+    pub(super) fn worth_scoring(
+        &mut self,
+        state: &DraftState<'_>,
+        growing: &GrowingTree<'_>,
+    ) -> Vec<bool> {
+        let (reviewer, level) = (growing.reviewer.0, growing.drafter.0);
+        let by = self.grown_by(reviewer, level);
+        let mut proposal = Shadow::new(LevelId(by), state, growing.proposed);
+        let kept = self.worthwhile(reviewer, state, &proposal);
+        let (rows, gain) = self.better_children(state, growing, &kept);
+        let own = &self.reviewers[reviewer];
+        let none = vec![false; rows.len()];
+        if own.draft.answered.is_some() {
+            return if gain > 0.0 && !own.draft.trial {
+                rows
+            } else {
+                none
+            };
+        }
+        if reviewer == 0 {
+            self.reviewers[level].reading.offer(gain);
+        }
+        let pays = gain > 0.0 && self.is_worth_reading(reviewer, level);
+        if !pays && !self.try_out(reviewer, level, state) {
+            return none;
+        }
+        // What the partner's own tree is worth shows, though it is grown anew.
+        proposal.drafted.fill(false);
+        let own = &mut self.reviewers[reviewer];
+        own.draft.trial = !pays;
+        own.draft.proposals.push(proposal);
+        own.drafters[by].asking.gained(kept.gain);
+        if pays { rows } else { first_row(rows.len()) }
+    }
+
+    /// The rows after which a child is expected to pay that is better than those that are there,
+    /// and what they gain: by one forward together, or by going on after the best of them.
+    fn better_children(
+        &self,
+        state: &DraftState<'_>,
+        growing: &GrowingTree<'_>,
+        Kept {
+            nodes: kept,
+            reached: paths,
+            ..
+        }: &Kept,
+    ) -> (Vec<bool>, f64) {
+        let (reviewer, level) = (growing.reviewer.0, growing.drafter.0);
+        let own = &self.reviewers[reviewer];
+        let next = &own.drafters[level].next;
+        let tree = growing.proposed.tree();
+        let survival = own.draft.survival;
+        let nodes = state.nodes + kept.iter().filter(|&&kept| kept).count();
+        let row = own.gain() * own.one_more(nodes + 1);
+        let behind = worth_behind(tree, kept, |node| paths[node] - row);
+        let mut rows = vec![false; tree.len() + 1];
+        let (mut together, mut alone, mut best) = (0.0, 0.0, 0);
+        let places = std::iter::once(None).chain((0..tree.len()).map(Some));
+        let unscored = |at: &Option<NodeId>| !growing.answered[TokenTree::row(*at)];
+        let is_kept = |at: &Option<NodeId>| at.is_none_or(|node| kept[node]);
+        for at in places.filter(unscored).filter(is_kept) {
+            let place = TokenTree::row(at);
+            let reached = at.map_or(survival, |node| paths[node]);
+            let depth = state.depth + at.map_or(0, |node| tree.depth(node) + 1);
+            let there = tree.children(at).filter(|&child| kept[child]);
+            let there: f64 = there.map(|child| paths[child]).sum();
+            let better = reached * next.estimate(None, depth) - there - row;
+            rows[place] = better > 0.0;
+            together += better.max(0.0);
+            let going_on = self.balance(reviewer, level, reached, Tip { depth, nodes });
+            if going_on - behind[place] > alone {
+                (alone, best) = (going_on - behind[place], place);
+            }
+        }
+        rows[best] |= alone > 0.0;
+        let price = self.scoring_price(reviewer, level, &rows);
+        (rows, (together - price).max(alone))
+    }
+
+    /// What it costs that a neural drafter scores these rows, in tokens.
+    fn scoring_price(&self, reviewer: usize, level: usize, rows: &[bool]) -> f64 {
+        let scored = rows.iter().filter(|&&row| row).count();
+        let forward = self.reviewers[level].forward_of(scored.max(1) as f64);
+        self.reviewers[reviewer].gain() * self.token_cost(reviewer, level) * forward
+    }
+}
+
+/// What the kept nodes behind each row of a tree are worth together.
+fn worth_behind(tree: &TokenTree, kept: &[bool], worth: impl Fn(NodeId) -> f64) -> Vec<f64> {
+    let mut behind = vec![0.0; tree.len() + 1];
+    for node in (0..tree.len()).rev().filter(|&node| kept[node]) {
+        let all = worth(node) + behind[TokenTree::row(Some(node))];
+        behind[TokenTree::row(tree.parent(node))] += all;
+    }
+    behind
+}
+
+/// The row after the context alone.
+fn first_row(rows: usize) -> Vec<bool> {
+    (0..rows).map(|row| row == 0).collect()
+}
