@@ -16,6 +16,9 @@ const MOST: Duration = Duration::from_millis(500);
 const MEASURED: u32 = 3;
 /// Measurements in one load, if times cannot be.
 const ATTEMPTS: u32 = 2;
+/// Seconds that some forward takes at least of a model whose times are kept: smaller ones are
+/// measured at each load, which takes less than loading does.
+const KEPT: f64 = 1e-3;
 /// What more rows take at least, in forwards of fewer.
 const LEAST: f64 = 0.8;
 /// This program and its version, in files.
@@ -47,8 +50,8 @@ impl MeasuredTimes {
             times: file.forward_times()?,
             impossible: impossible(&file.forwards).map(|(fewer, more)| {
                 format!(
-                    "on this machine, forwards of {} rows took {:.2} ms and of {} rows {:.2} ms, \
-                     measured twice; they are taken to take as long, and drafts may not pay",
+                    "rows were timed as T({}) = {:.2} ms and T({}) = {:.2} ms, also when timed \
+                     again: more rows cannot take less time, so drafts may not pay",
                     fewer.rows,
                     1e3 * fewer.seconds,
                     more.rows,
@@ -87,7 +90,8 @@ pub(crate) fn forward_times(
         None => new,
         Some(known) => known.and(new),
     };
-    if let Some(file) = file {
+    let is_kept = times.forwards.iter().any(|it| it.seconds >= KEPT);
+    if let Some(file) = file.filter(|_| is_kept) {
         // Without a place to keep them, they are measured at each load.
         let folder = file.parent().map(std::fs::create_dir_all);
         let _unkept = folder.and_then(Result::ok).map(|()| times.save(&file));
@@ -153,9 +157,8 @@ fn impossible(times: &[ForwardTime]) -> Option<(ForwardTime, ForwardTime)> {
         more.filter(|more| more.context == fewer.context)
             .map(|more| (*fewer, *more))
     });
-    pairs
-        .into_iter()
-        .find(|(fewer, more)| more.seconds < LEAST * fewer.seconds)
+    let mut pairs = pairs.into_iter();
+    pairs.find(|(fewer, more)| more.seconds < LEAST * fewer.seconds)
 }
 
 /// The shorter times of two measurements.
@@ -169,4 +172,39 @@ pub(crate) fn fastest(mut known: Vec<ForwardTime>, new: Vec<ForwardTime>) -> Vec
         }
     }
     known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_cannot_be_are_said() {
+        let time = |rows, seconds| ForwardTime {
+            context: 65,
+            rows,
+            seconds,
+            fastest: seconds,
+            slowest: seconds,
+        };
+        let said = |forwards: Vec<ForwardTime>| {
+            let of = Measured {
+                model: "model".into(),
+                dtype: "q8_0".into(),
+                cache_dtype: "f32".into(),
+                device: "cpu".into(),
+                threads: 1,
+            };
+            let clock = CostClock::Wall;
+            let file = CostFile::new(PROGRAM.into(), machine(), of, clock, None, forwards);
+            MeasuredTimes::of(&file).unwrap().impossible
+        };
+        // A tenth less is noise.
+        assert_eq!(said(vec![time(1, 0.01), time(2, 0.009)]), None);
+        let said = said(vec![time(1, 0.01), time(2, 0.012), time(8, 0.007)]).unwrap();
+        assert!(
+            said.contains("T(1) = 10.00 ms and T(8) = 7.00 ms"),
+            "{said}"
+        );
+    }
 }
