@@ -55,7 +55,7 @@ impl RowTimes {
     }
 
     /// Seconds of a forward of a mean number of rows.
-    pub fn at(&self, rows: f64) -> f64 {
+    fn at(&self, rows: f64) -> f64 {
         let after = self
             .known
             .partition_point(|&(known, _)| (known as f64) < rows);
