@@ -17,9 +17,9 @@ const NEEDED: usize = 8;
 const ROWS_AFTER_LONG: [usize; 2] = [1, 8];
 /// Pages of the long context.
 const LONG_PAGES: usize = 16;
-/// Rows, and how many forwards of as many follow one another, of which the shortest counts: it takes
-/// some until a processor's caches hold what they hold when nothing else is computed, the more the
-/// shorter they are.
+/// Rows, and how many forwards of as many follow one another, of which the shortest counts: it
+/// takes some until a processor's caches hold what they hold when nothing else is computed, the
+/// more the shorter they are.
 const RUNS: [(usize, usize); 4] = [(8, 2), (4, 4), (2, 6), (1, 10)];
 /// What timing all forwards takes at most, in forwards of one row.
 const FORWARDS: u32 = 60;
