@@ -10,7 +10,8 @@ use cascade_core::ForwardTimes;
 pub(super) fn divide(times: &ForwardTimes, time: Duration, rows: &[usize]) -> Vec<Duration> {
     let all: usize = rows.iter().sum();
     let texts = rows.iter().filter(|&&rows| rows > 0).count();
-    let seconds = |rows: usize| times.at(rows as f64, 0);
+    // A clock may be too coarse for a small model: then all pay alike.
+    let seconds = |rows: usize| times.at(rows as f64, 0).max(f64::MIN_POSITIVE);
     let further = (all - texts).max(1) as f64;
     let (equal, price) = (
         seconds(texts) / texts as f64,
@@ -52,5 +53,8 @@ mod tests {
             assert!((sum - 700.0).abs() < 0.2, "{rows:?}: {sum}");
         }
         assert_eq!(milliseconds(1, &[0, 0]), [0.0; 2]);
+        let untimed = RowTimes::linear(0.0, 0.0).into();
+        let whole = Duration::from_millis(8);
+        assert_eq!(divide(&untimed, whole, &[1, 3]), [whole / 2; 2]);
     }
 }
