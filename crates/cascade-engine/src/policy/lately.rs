@@ -1,9 +1,9 @@
 //! How fast the schedule forgets.
 
 /// How far the last outcome counts: of some 30 that are remembered, of what holds for all texts,
-/// and of some 8, of what changes within a text.
+/// and of some 10, of what changes within a text.
 pub(super) const SLOW: f64 = 0.03;
-pub(super) const FAST: f64 = 0.12;
+pub(super) const FAST: f64 = 0.1;
 /// Outcomes that what is expected before any was seen is worth.
 pub(super) const WORTH: f64 = 4.0;
 /// How far the last time counts if it is shorter than expected, and how many times the expected one
