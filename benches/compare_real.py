@@ -17,11 +17,13 @@ tokens. "Equal" counts the answers with the tokens of the same engine's plain de
 own, whose private memory is told after one token.
 
 Categories: tokens per forward; tokens per second of CPU time relative to plain decoding, with a 95% interval over questions;
-answers of at least 16 tokens below plain decoding, and the least; those of at most 60 tokens together. One process for each category, whose drafters learn from question to question.
+answers of at least 16 tokens below plain decoding, and the least; those of at most 60 tokens together. One process for each
+category, whose drafters learn from question to question.
 """
 
 import argparse
 import json
+import math
 import os
 import random
 import subprocess
@@ -97,7 +99,8 @@ def categories(args, files, questions, folder):
         taken[own] += 1
         if taken[own] <= args.limit:
             of_category.setdefault("mt-bench" if own in MT_BENCH else own, []).append(question)
-    print(f"{'type':<10} {'T':>3} {'category':<16} {'questions':>9} {'per forward':>11} {'x plain':>8}  {'interval':<14} equal  below plain         short")
+    print(f"{'type':<10} {'T':>3} {'category':<16} {'questions':>9} {'per forward':>11} {'x plain':>8}  {'interval':<14} equal  below plain"
+          "         short")
     for kind, file in files.items():
         for temperature in args.temperatures:
             everything = []
@@ -117,7 +120,7 @@ def show_category(kind, temperature, name, records):
     below = sum(one < 1 for one in single)
     short = [record for record in records if record["num_tokens"] <= SHORT]
     print(f"{kind:<10} {temperature:>3g} {name:<16} {len(records):>9} {per_forward:>11.2f} {found:>8.3f}  [{low:.2f}, {high:.2f}]   "
-          f"{equal:>5}  {f'{below}, least {min(single):.2f}':<18}"
+          f"{equal:>5}  {f'{below}, least {min(single, default=math.nan):.2f}':<18}"
           + (f"{ratio(short):>7.3f} of {len(short)}" if short else ""), flush=True)
 
 

@@ -1,8 +1,5 @@
 //! T(R): what a forward takes by its rows and its context, as it is assumed or was measured.
 
-/// What a further row adds if nothing was measured.
-const ROW: f64 = 0.02;
-
 /// Time of a forward by its rows: linear between known numbers of rows and beyond.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowTimes {
@@ -19,6 +16,9 @@ fn undisturbed(mut times: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
 }
 
 impl RowTimes {
+    /// What a further row adds to a forward of one row if nothing was measured, in forwards.
+    pub const ASSUMED_ROW: f64 = 0.02;
+
     /// These times, and at the rows of others as much more than theirs as between these.
     fn filled_by(&self, others: &Self) -> Option<Self> {
         let more = |&(rows, seconds): &(usize, f64)| (rows, seconds - others.seconds(rows));
@@ -119,7 +119,7 @@ impl ForwardTimes {
 /// that.
 impl Default for ForwardTimes {
     fn default() -> Self {
-        RowTimes::linear(1.0, ROW).into()
+        RowTimes::linear(1.0, RowTimes::ASSUMED_ROW).into()
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Recursion {
 }
 
 impl Recursion {
-    /// For a text that is decoded alone.
+    /// The recursion of a text that is decoded alone.
     pub(crate) fn new(
         settings: DraftSettings,
         schedule: Box<dyn Schedule>,
@@ -153,10 +153,11 @@ impl Recursion {
                 self.chunk(levels, context, slot, state, decoding)
             })?,
         };
+        let learning = std::mem::take(&mut self.learning);
         let time = if decoding.is_drawn() {
             Duration::ZERO
         } else {
-            self.clock.now().saturating_sub(started) + std::mem::take(&mut self.learning)
+            self.clock.now().saturating_sub(started) + learning
         };
         Ok((chunk, time))
     }

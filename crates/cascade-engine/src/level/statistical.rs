@@ -18,7 +18,7 @@ pub(crate) struct Statistical {
     pub(super) ledger: Ledger,
     pub(crate) stop_rule: Option<Box<dyn StopRule>>,
     untold: Untold,
-    /// What learning took since the last proposal.
+    /// What learning of this text took since the last proposal.
     learning: Duration,
 }
 
@@ -81,6 +81,7 @@ impl Statistical {
     pub(super) fn set_source(&mut self, source: &[TokenId]) {
         // A drafter that rests to the end does not pay for this text either.
         self.untold.text.clear();
+        self.learning = Duration::ZERO;
         self.ledger.clear();
         self.ledger.timed(|| self.drafter.set_source(source));
     }

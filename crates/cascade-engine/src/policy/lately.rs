@@ -5,7 +5,7 @@
 pub(super) const SLOW: f64 = 0.03;
 pub(super) const FAST: f64 = 0.1;
 /// Outcomes that what is expected before any was seen is worth.
-pub(super) const WORTH: f64 = 4.0;
+const WORTH: f64 = 4.0;
 /// How far the last time counts if it is shorter than expected, and how many times the expected one
 /// it counts for at most: a pause of the machine is no cost, and neither is a prompt, which is read
 /// once, but nothing is done much faster by chance.

@@ -114,8 +114,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For so many levels, the target included: any may draft for any larger one, and nothing but
-    /// tokens is read of scores.
+    /// A plan for so many levels, the target included: any may draft for any larger one, and
+    /// nothing but tokens is read of scores.
     pub fn new(levels: usize) -> Self {
         let below = |reviewer| (0..levels).map(|drafter| drafter > reviewer).collect();
         Self {
@@ -124,8 +124,7 @@ impl Plan {
         }
     }
 
-    /// Only levels that may draft for a larger one do: `may_pair` is given the reviewer, then the
-    /// drafter.
+    /// Restricts which levels draft for which: `may_pair` is given the reviewer, then the drafter.
     #[must_use]
     pub fn with_pairs(mut self, may_pair: impl Fn(LevelId, LevelId) -> bool) -> Self {
         for (reviewer, drafters) in self.pairs.iter_mut().enumerate() {

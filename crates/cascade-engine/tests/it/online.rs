@@ -4,8 +4,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cascade_core::{Architecture, Budget, Drafter, Observation, Prompt, ScoredTree, TokenId};
-use cascade_engine::{AssumedCosts, Convention, KMatrix, OnlineSchedule, Options, VirtualClock};
+use cascade_core::toy::ToyScorer;
+use cascade_core::{
+    Architecture, Budget, Decoding, Drafter, LevelId, Observation, Prompt, Sampling, ScoredTree,
+    TokenId,
+};
+use cascade_engine::{
+    AssumedCosts, Cascade, Convention, DraftState, KMatrix, OnlineSchedule, Options, Outcome, Rule,
+    Schedule, Turn, TurnStart, VirtualClock,
+};
 
 use crate::common::matrix;
 use crate::replays::{Regime, Replay, token};
@@ -184,6 +191,72 @@ impl Drafter for Listener {
             seen.is_text_alone(),
         );
         self.told.lock().unwrap().push(told);
+    }
+}
+
+/// Takes 1 ms to propose nothing, and 2 ms to learn from a step.
+struct Learning(VirtualClock);
+
+impl Drafter for Learning {
+    fn set_source(&mut self, _source: &[TokenId]) {}
+
+    fn propose(&mut self, _context: &[TokenId], _budget: Budget) -> ScoredTree {
+        self.0.advance(Duration::from_millis(1));
+        ScoredTree::default()
+    }
+
+    fn observe(&mut self, _seen: &Observation<'_>) {
+        self.0.advance(Duration::from_millis(2));
+    }
+}
+
+/// Asks the first drafter in every second step, and remembers how long its turns took.
+#[derive(Clone, Default)]
+struct EverySecond {
+    steps: usize,
+    milliseconds: Arc<Mutex<Vec<u128>>>,
+}
+
+impl Schedule for EverySecond {
+    fn next(&mut self, _reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
+        (state.turns.is_empty() && self.steps.is_multiple_of(2)).then_some(Turn {
+            drafter: LevelId(1),
+            tokens: 1,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes: 1,
+        })
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        self.steps += 1;
+        let times = outcome.turns.iter().map(|turn| turn.time.as_millis());
+        self.milliseconds.lock().unwrap().extend(times);
+    }
+}
+
+/// A turn takes as long as its drafter, and as that learned since its last turn. A text whose
+/// samples depend on what is drafted has no times, and leaves none to the next.
+#[test]
+fn what_a_drafter_learned_is_a_part_of_its_next_turn_in_the_same_text() {
+    let clock = VirtualClock::default();
+    let schedule = EverySecond::default();
+    let mut cascade = Cascade::builder()
+        .target_with("target", ToyScorer::target("target", 24, 7), Rule::Iterated)
+        .statistical("learning", Learning(clock.clone()))
+        .schedule(schedule.clone())
+        .clock(clock)
+        .build()
+        .unwrap();
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![3]);
+    let greedy = Options::default().with_max_new_tokens(6);
+    let drawn = greedy
+        .clone()
+        .with_decoding(Decoding::Sampled(Sampling::new(1.0).unwrap()));
+    for (options, expected) in [(&greedy, [1, 5, 5]), (&drawn, [0; 3]), (&greedy, [1, 5, 5])] {
+        cascade.generate_tokens(&prompt, options).unwrap();
+        let found = std::mem::take(&mut *schedule.milliseconds.lock().unwrap());
+        assert_eq!(found, expected);
     }
 }
 

@@ -35,7 +35,7 @@ impl Default for AssumedCosts {
     /// A row adds 2%.
     fn default() -> Self {
         Self {
-            row: 0.02,
+            row: RowTimes::ASSUMED_ROW,
             drafters: Vec::new(),
             measured: Vec::new(),
             fixed: false,

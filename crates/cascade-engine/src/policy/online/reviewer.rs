@@ -180,9 +180,9 @@ impl ReviewerState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DraftingTurn {
     /// Forwards of the turn in progress.
-    pub(super) forwards: u32,
+    forwards: u32,
     /// Seconds of all reviews of the turn in progress, its forwards included.
-    pub(super) seconds: f64,
+    seconds: f64,
     /// Seconds of a turn beside its forwards, for each forward.
     pub(super) beside: Lately,
 }
