@@ -1,6 +1,6 @@
 //! T(R) of a model on this machine: measured when it is first loaded, and kept in the user's cache.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +80,8 @@ pub(crate) fn forward_times(
         CostClock::Wall
     };
     let file = forward_times_folder().map(|folder| folder.join(file_name(&of, clock)));
-    let known = file.as_ref().and_then(|file| kept(file, &of, clock));
+    // Its name says what was measured, and by what.
+    let known = file.as_ref().and_then(|file| CostFile::open(file).ok());
     if let Some(known) = known.as_ref().filter(|it| it.measurements >= MEASURED) {
         return MeasuredTimes::of(known);
     }
@@ -97,14 +98,6 @@ pub(crate) fn forward_times(
         let _unkept = folder.and_then(Result::ok).map(|()| times.save(&file));
     }
     MeasuredTimes::of(&times)
-}
-
-/// The times that a file has, if they are of this very thing.
-fn kept(file: &Path, of: &Measured, clock: CostClock) -> Option<CostFile> {
-    let known = CostFile::open(file).ok()?;
-    let same = known.of == *of && known.clock == clock;
-    let here = known.program == PROGRAM && known.machine == machine();
-    (same && here).then_some(known)
 }
 
 /// What times of forwards depend on, of a model.
@@ -163,14 +156,10 @@ fn impossible(times: &[ForwardTime]) -> Option<(ForwardTime, ForwardTime)> {
 
 /// The shorter times of two measurements.
 pub(crate) fn fastest(mut known: Vec<ForwardTime>, new: Vec<ForwardTime>) -> Vec<ForwardTime> {
-    for new in new {
-        let same = |it: &&mut ForwardTime| (it.context, it.rows) == (new.context, new.rows);
-        match known.iter_mut().find(same) {
-            Some(known) if known.seconds <= new.seconds => {}
-            Some(known) => *known = new,
-            None => known.push(new),
-        }
-    }
+    known.extend(new);
+    known.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    known.sort_by_key(|it| (it.context, it.rows));
+    known.dedup_by_key(|it| (it.context, it.rows));
     known
 }
 

@@ -7,14 +7,6 @@ pub struct RowTimes {
     known: Vec<(usize, f64)>,
 }
 
-/// Times by rising rows of which none is longer than a later one.
-fn undisturbed(mut times: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
-    for at in (1..times.len()).rev() {
-        times[at - 1].1 = times[at - 1].1.min(times[at].1);
-    }
-    times
-}
-
 impl RowTimes {
     /// What a further row adds to a forward of one row if nothing was measured, in forwards.
     pub const ASSUMED_ROW: f64 = 0.02;
@@ -37,14 +29,15 @@ impl RowTimes {
     }
 
     /// Measured times, as rows and seconds in any order; `None` without one of at least one row.
-    /// Times that fall as rows rise are noise, and are levelled.
+    /// What disturbs a measurement makes it longer, so a forward takes no more than one of more
+    /// rows took.
     pub fn measured(times: impl IntoIterator<Item = (usize, f64)>) -> Option<Self> {
         let mut known: Vec<(usize, f64)> = times.into_iter().collect();
         known.retain(|&(rows, seconds)| rows > 0 && seconds.is_finite() && seconds >= 0.0);
         known.sort_by_key(|&(rows, _)| rows);
         known.dedup_by_key(|&mut (rows, _)| rows);
-        for at in 1..known.len() {
-            known[at].1 = known[at].1.max(known[at - 1].1);
+        for at in (1..known.len()).rev() {
+            known[at - 1].1 = known[at - 1].1.min(known[at].1);
         }
         (!known.is_empty()).then_some(Self { known })
     }
@@ -56,15 +49,8 @@ impl RowTimes {
 
     /// Seconds of a forward of a mean number of rows.
     fn at(&self, rows: f64) -> f64 {
-        let after = self
-            .known
-            .partition_point(|&(known, _)| (known as f64) < rows);
-        let (high, low) = match after.min(self.known.len() - 1) {
-            0 => return self.known[0].1,
-            high => (self.known[high], self.known[high - 1]),
-        };
-        let share = (rows - low.0 as f64) / (high.0 - low.0) as f64;
-        low.1 + share * (high.1 - low.1)
+        let (low, high, share) = neighbours(&self.known, rows);
+        low + share * (high - low)
     }
 }
 
@@ -80,16 +66,13 @@ impl ForwardTimes {
     /// Measured times, as context, rows and seconds in any order; `None` without one of at least
     /// one row after the shortest context. After others, what was not measured takes as much longer
     /// as its neighbours do.
-    ///
-    /// What disturbs a measurement makes it longer. So a forward takes no more than one of more
-    /// rows took.
     pub fn measured(times: impl IntoIterator<Item = (usize, usize, f64)>) -> Option<Self> {
         let mut times: Vec<_> = times.into_iter().collect();
         times.sort_by_key(|&(context, rows, _)| (context, rows));
         let mut by_context: Vec<(usize, RowTimes)> = Vec::new();
         for same in times.chunk_by(|a, b| a.0 == b.0) {
             let own = same.iter().map(|&(_, rows, seconds)| (rows, seconds));
-            let own = RowTimes::measured(undisturbed(own.collect()));
+            let own = RowTimes::measured(own);
             let filled = match by_context.first() {
                 None => own,
                 Some((_, shortest)) => own.and_then(|own| own.filled_by(shortest)),
@@ -102,17 +85,21 @@ impl ForwardTimes {
     /// Seconds of a forward of a mean number of rows after a context of so many tokens. Shorter
     /// contexts than the shortest one take as long.
     pub fn at(&self, rows: f64, context: usize) -> f64 {
-        let after = self
-            .by_context
-            .partition_point(|&(known, _)| known < context);
-        let (high, low) = match after.min(self.by_context.len() - 1) {
-            0 => return self.by_context[0].1.at(rows),
-            high => (&self.by_context[high], &self.by_context[high - 1]),
-        };
-        let share = (context - low.0) as f64 / (high.0 - low.0) as f64;
-        let (low, high) = (low.1.at(rows), high.1.at(rows));
+        let (low, high, share) = neighbours(&self.by_context, context as f64);
+        let (low, high) = (low.at(rows), high.at(rows));
         low + share * (high - low).max(0.0)
     }
+}
+
+/// What is known below and above a place, the last two beyond them, and where between these it is;
+/// the first, twice, before it.
+#[inline]
+fn neighbours<T>(known: &[(usize, T)], at: f64) -> (&T, &T, f64) {
+    let after = known.partition_point(|&(known, _)| (known as f64) < at);
+    let above = after.min(known.len() - 1);
+    let ((low, before), (high, behind)) = (&known[above.saturating_sub(1)], &known[above]);
+    let share = (at - *low as f64) / (*high - *low).max(1) as f64;
+    (before, behind, share)
 }
 
 /// Before anything was measured: a forward of one row takes 1, and each further row adds 2% of
@@ -144,7 +131,7 @@ mod tests {
         let at = |rows| measured.seconds(rows);
         assert_eq!(
             [at(1), at(4), at(6), at(16), at(99)],
-            [1.0, 2.0, 2.5, 3.0, 3.0]
+            [1.0, 2.0, 2.25, 2.5, 2.5]
         );
         assert_eq!(RowTimes::measured([]), None);
         assert_eq!(RowTimes::measured([(3, 1.5)]).unwrap().seconds(9), 1.5);

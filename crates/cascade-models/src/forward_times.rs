@@ -25,6 +25,9 @@ const RUNS: [(usize, usize); 4] = [(8, 2), (4, 4), (2, 6), (1, 10)];
 const FORWARDS: u32 = 60;
 /// Tokens of the source, of an encoder-decoder.
 const SOURCE: usize = 64;
+/// Where forwards begin: after the short context, or after the long one.
+const SHORT: usize = 0;
+const LONG: usize = 1;
 
 /// The shortest time of a forward of so many rows after a context of so many tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,27 +61,21 @@ impl Model {
     ) -> Result<Vec<TimedForward>> {
         let mut timing = Timing::new(self, most, now)?;
         for rows in ROWS {
-            timing.time(Place::Short, rows, true)?;
+            timing.time(SHORT, rows, true)?;
         }
         for rows in ROWS_AFTER_LONG {
-            timing.time(Place::Long, rows, rows == 1)?;
+            timing.time(LONG, rows, rows == 1)?;
         }
         timing.run()?;
         Ok(timing.times)
     }
 }
 
-/// Where a forward begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    Short,
-    Long,
-}
-
 /// Forwards that are being timed.
 struct Timing<N> {
-    short: (Session, Vec<TokenId>),
-    long: Option<(Session, Vec<TokenId>)>,
+    /// Sessions after a short context, and a long one if that is timed, with the contexts of their
+    /// next forwards.
+    places: Vec<(Session, Vec<TokenId>)>,
     times: Vec<TimedForward>,
     end: Duration,
     now: N,
@@ -86,25 +83,21 @@ struct Timing<N> {
 
 impl<N: Fn() -> Duration> Timing<N> {
     fn new(model: &Arc<Model>, most: Duration, now: N) -> Result<Self> {
-        let short = begun(model)?;
+        let mut places = vec![begun(model)?];
         let limit = model.info().max_context.unwrap_or(usize::MAX);
         let longest = (LONG_PAGES + 1) * PAGE_SLOTS;
-        let long = if model.gathers() && longest <= limit {
+        if model.gathers() && longest <= limit {
             let (mut session, _) = begun(model)?;
-            session
-                .repeat_first_page(LONG_PAGES)
-                .map(|context| (session, context))
-        } else {
-            None
-        };
+            let context = session.repeat_first_page(LONG_PAGES);
+            places.extend(context.map(|context| (session, context)));
+        }
         let mut timing = Self {
-            short,
-            long,
+            places,
             times: Vec::new(),
             end: now(),
             now,
         };
-        timing.time(Place::Short, 1, true)?;
+        timing.time(SHORT, 1, true)?;
         let one = timing.times.first().map_or(0.0, |one| one.seconds);
         timing.end += most.min(FORWARDS * Duration::from_secs_f64(one));
         Ok(timing)
@@ -112,7 +105,7 @@ impl<N: Fn() -> Duration> Timing<N> {
 
     /// Times runs of forwards, all shorter if there is little time.
     fn run(&mut self) -> Result<()> {
-        let context = self.short.1.len();
+        let context = self.places[SHORT].1.len();
         let expected = RUNS.map(|(rows, forwards)| {
             forwards as f64 * expected(&self.times, context, rows).as_secs_f64()
         });
@@ -120,29 +113,24 @@ impl<N: Fn() -> Duration> Timing<N> {
         let share = (left / expected.iter().sum::<f64>()).min(1.0);
         for (rows, forwards) in RUNS {
             for _ in 0..(share * forwards as f64) as usize {
-                self.time(Place::Short, rows, false)?;
+                self.time(SHORT, rows, false)?;
             }
         }
         Ok(())
     }
 
     /// Times a forward, if there is one of so many rows there, and time for it or it is `needed`.
-    fn time(&mut self, place: Place, rows: usize, needed: bool) -> Result<()> {
-        let begin = match place {
-            Place::Short => Some(&mut self.short),
-            Place::Long => self.long.as_mut(),
-        };
-        let Some((session, context)) = begin else {
+    fn time(&mut self, place: usize, rows: usize, needed: bool) -> Result<()> {
+        let Some((session, context)) = self.places.get_mut(place) else {
             return Ok(());
         };
         let limit = session.info().max_context.unwrap_or(usize::MAX);
         let nodes = session.info().max_nodes.unwrap_or(usize::MAX);
-        if context.len() + rows > limit || rows > nodes {
-            return Ok(());
-        }
+        let has_room = context.len() + rows <= limit && rows <= nodes;
         let started = (self.now)();
         let expected = expected(&self.times, context.len(), rows);
-        if !(needed && rows <= NEEDED) && started + expected > self.end {
+        let has_time = (needed && rows <= NEEDED) || started + expected <= self.end;
+        if !has_room || !has_time {
             return Ok(());
         }
         let draft = TokenTree::chain(context[..rows - 1].to_vec());

@@ -18,7 +18,7 @@ const POSITIONS: [usize; 5] = [0, 1, 2, 4, 8];
 /// of all texts, plus one for all tokens of the text itself, which follows its changes within tens
 /// of tokens and begins with what texts begin with. All move along the gradient of the log
 /// likelihood of each outcome, the first outcomes by more. O(1) for each estimate and outcome.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Acceptance {
     prior: f32,
     /// Whether the drafter counts.
@@ -53,13 +53,7 @@ impl Acceptance {
     pub(super) fn new(prior: f32) -> Self {
         Self {
             prior,
-            counts: false,
-            heat: 0.0,
-            temperature: 0.0,
-            fresh: 0.0,
-            shift: 0.0,
-            is_begun: false,
-            buckets: Default::default(),
+            ..Self::default()
         }
     }
 
@@ -102,9 +96,10 @@ impl Acceptance {
         if said > 0.0 { left * said } else { said }
     }
 
-    /// Learns what became of a token whose predecessor was accepted.
-    pub(super) fn learn(&mut self, stated: Option<f32>, position: usize, accepted: bool) {
-        let error = f64::from(u8::from(accepted)) - self.estimate(stated, position);
+    /// Learns what became of a token whose predecessor was accepted, and gives the estimate before.
+    pub(super) fn learn(&mut self, stated: Option<f32>, position: usize, accepted: bool) -> f64 {
+        let believed = self.estimate(stated, position);
+        let error = f64::from(u8::from(accepted)) - believed;
         let stated = stated.unwrap_or(self.prior);
         let bucket = &mut self.buckets[row(position)][column(stated)];
         bucket.log_odds += error * weight(SLOW, bucket.seen);
@@ -112,6 +107,7 @@ impl Acceptance {
         self.shift += error * FAST;
         self.is_begun = true;
         self.heat -= HEAT * error * self.temperature * log_odds(stated).max(0.0);
+        believed
     }
 }
 
@@ -157,7 +153,9 @@ mod tests {
         assert!(first < 0.75, "{first}");
         for _ in 0..30 {
             acceptance.begin(0.0);
-            (0..30).for_each(|_| acceptance.learn(Some(0.5), 5, true));
+            for _ in 0..30 {
+                acceptance.learn(Some(0.5), 5, true);
+            }
         }
         acceptance.begin(0.0);
         // By what texts begin with alone: nothing was said like this before.
@@ -175,7 +173,9 @@ mod tests {
         assert!(sampled < greedy - 0.1, "{sampled} {greedy}");
         assert!((acceptance.estimate(Some(0.2), 0) - 0.2).abs() < 1e-6);
         let before = acceptance.heat;
-        (0..50).for_each(|_| acceptance.learn(Some(0.9), 0, true));
+        for _ in 0..50 {
+            acceptance.learn(Some(0.9), 0, true);
+        }
         assert!(acceptance.heat < before);
     }
 }

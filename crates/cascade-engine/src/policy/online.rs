@@ -1,11 +1,9 @@
 //! The online scheduler: one price for every drafted token.
 
-mod asking;
 mod assumed;
 mod costs;
 mod learning;
 mod prices;
-mod reading;
 mod reviewer;
 mod shadow;
 mod statement;
@@ -15,13 +13,13 @@ mod turns;
 use cascade_core::{LevelId, ScoredTree, Want};
 
 use self::costs::Rate;
-use self::prices::{HORIZON, Kept, Tip};
-use self::reading::Reading;
+use self::prices::{Kept, Tip};
 use self::reviewer::{
-    DrafterState, DraftingTurn, NEURAL_PRIOR, Progress, ReviewerState, STATISTICAL_PRIOR, TRIALS,
+    DrafterState, NEURAL_PRIOR, Progress, ReviewerState, STATISTICAL_PRIOR, TRIALS,
 };
 use self::shadow::Shadow;
 use super::acceptance::Acceptance;
+use super::lately::Lately;
 use super::pending::Pending;
 use super::{DraftState, DraftedToken, GrowingTree, NewText, Outcome, Plan, Schedule, Turn};
 use crate::{LevelSpec, Result};
@@ -62,15 +60,15 @@ pub use self::statement::{OnStatement, Statement};
 /// ([`Rule::DRAWN`](crate::Rule::DRAWN)), the schedule begins anew and sees no times: then it
 /// decides by [`AssumedCosts`], and a seed's answer depends neither on the machine nor on earlier
 /// requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OnlineSchedule {
     assumed: AssumedCosts,
     levels: Vec<LevelKind>,
     /// The state of each level as a reviewer: the target, then each drafter.
     reviewers: Vec<ReviewerState>,
     pending: Pending,
-    /// What each statistical drafter does in a step, by level.
-    learners: Vec<Learner>,
+    /// Whether each drafter was asked in this step of the target; `None` if nobody considered it.
+    asked: Vec<Option<bool>>,
     /// Whether times are withheld in this text.
     is_untimed: bool,
     on_statement: OnStatement,
@@ -96,25 +94,12 @@ impl LevelKind {
     }
 }
 
-/// What a statistical drafter does in a step of the target.
-#[derive(Clone, Copy, Debug, Default)]
-struct Learner {
-    /// Whether it was not worth asking, and whether somebody asked it anyway.
-    declined: bool,
-    asked: bool,
-}
-
 impl OnlineSchedule {
     /// A schedule that knows nothing yet.
     pub fn new(assumed: AssumedCosts) -> Self {
         Self {
             assumed,
-            levels: Vec::new(),
-            reviewers: Vec::new(),
-            pending: Pending::default(),
-            learners: Vec::new(),
-            is_untimed: false,
-            on_statement: OnStatement::default(),
+            ..Self::default()
         }
     }
 
@@ -130,7 +115,7 @@ impl OnlineSchedule {
     fn begin_anew(&mut self, untimed: bool) {
         self.is_untimed = untimed;
         self.pending = Pending::default();
-        self.learners = vec![Learner::default(); self.levels.len()];
+        self.asked = vec![None; self.levels.len()];
         let drafter = |kind: &LevelKind| {
             DrafterState::new(if kind.is_neural {
                 Acceptance::new(NEURAL_PRIOR)
@@ -143,39 +128,14 @@ impl OnlineSchedule {
             costs: self.assumed.of_level(level, untimed),
             rate: Rate::default(),
             texts: 1,
-            reading: Reading::default(),
-            turn: DraftingTurn::default(),
+            in_turn: 0.0,
+            beside: Lately::default(),
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
             reviews: 0,
         };
         self.reviewers = (0..self.levels.len()).map(reviewer).collect();
-        for drafter in 1..self.levels.len() {
-            let expected = self.expected_rate(drafter);
-            self.reviewers[drafter].rate.begin_with(expected);
-        }
-    }
-
-    /// Tokens per forward of one row that a drafter is thought to give with the best of those below
-    /// it, until it has drafted.
-    fn expected_rate(&self, drafter: usize) -> f64 {
-        let own = &self.reviewers[drafter];
-        let rates = self.neural_below(drafter).flat_map(|level| {
-            let token = self.forward(level) / self.forward(drafter);
-            (1..=HORIZON).map(move |length| {
-                let p = f64::from(NEURAL_PRIOR);
-                let tokens: f64 = (0..=length).map(|kept| p.powi(kept as i32)).sum();
-                tokens / (own.forward_of(length as f64 + 1.0) + length as f64 * token)
-            })
-        });
-        rates.fold(1.0, f64::max)
-    }
-}
-
-impl Default for OnlineSchedule {
-    fn default() -> Self {
-        Self::new(AssumedCosts::default())
     }
 }
 
@@ -205,21 +165,16 @@ impl Schedule for OnlineSchedule {
         }
         if state.turns.is_empty() {
             if reviewer == 0 {
-                self.reviewers
-                    .iter_mut()
-                    .for_each(|own| own.texts = state.texts);
+                let reviewers = self.reviewers.iter_mut();
+                reviewers.for_each(|own| own.texts = state.texts);
+                self.asked.fill(None);
             }
             let own = &mut self.reviewers[reviewer];
             own.draft = Progress::new(reviewer);
             own.costs.follow(state.context);
-            if reviewer == 0 {
-                self.learners.fill(Learner::default());
-            }
         }
-        if state.ended || state.depth >= state.budget.depth || state.nodes >= state.budget.nodes {
-            return None;
-        }
-        if self.reviewers[reviewer].draft.tree.is_some() {
+        let is_full = state.depth >= state.budget.depth || state.nodes >= state.budget.nodes;
+        if state.ended || is_full || self.reviewers[reviewer].draft.tree.is_some() {
             return None;
         }
         let turn = self.tree_turn(reviewer, state);
@@ -234,11 +189,7 @@ impl Schedule for OnlineSchedule {
         let state = &own.drafters[drafter];
         own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
         let (survival, trial) = (own.draft.survival, own.draft.trial);
-        let tokens = drafted.position + 1;
-        let tip = Tip {
-            depth: tokens,
-            nodes: tokens,
-        };
+        let tip = Tip::default().after(drafted.position + 1);
         trial || self.balance(reviewer, drafter, survival, tip) <= 0.0
     }
 
@@ -256,16 +207,11 @@ impl Schedule for OnlineSchedule {
             nodes: mut keep,
             reached,
             gain,
-            offer,
-            handed_over,
         } = self.worthwhile(reviewer.0, state, &proposal);
-        if let Some((level, gain)) = offer.filter(|_| reviewer == LevelId::TARGET) {
-            self.reviewers[level].reading.offer(gain);
-        }
         let own = &mut self.reviewers[reviewer.0];
-        let tip = proposal.kept_tip(&keep);
-        own.draft.survival = tip.map_or(own.draft.survival, |tip| reached[tip]);
-        own.draft.handed_over |= handed_over;
+        if let Some(&tip) = proposal.kept_path(|node| keep[node]).last() {
+            own.draft.survival = reached[tip];
+        }
         if let Some(first) = keep.first_mut().filter(|_| neural && own.draft.trial) {
             *first = true;
         }
@@ -274,7 +220,7 @@ impl Schedule for OnlineSchedule {
         own.draft.proposals.push(proposal);
         let kept = keep.iter().filter(|&&kept| kept).count();
         let own = &mut own.drafters[drafter.0];
-        own.asking.gained(gain);
+        own.gained(gain);
         own.ask_by(kept);
         Some(keep)
     }
@@ -282,23 +228,16 @@ impl Schedule for OnlineSchedule {
     fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {
         if let Some(forward) = growing.forward {
             self.learn_growth(growing, forward);
-            let own = &mut self.reviewers[growing.reviewer.0];
-            own.draft.answered = Some(growing.answered.to_vec());
         }
         Some(self.worth_scoring(state, growing))
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
         self.learn_acceptance(outcome);
-        self.learn_questions(outcome);
         self.learn_costs(outcome);
-        if outcome.reviewer == LevelId::TARGET {
-            self.learn_text(outcome);
-        }
     }
 
     fn rests(&self, drafter: LevelId) -> bool {
-        let learner = self.learners.get(drafter.0);
-        learner.is_some_and(|learner| learner.declined && !learner.asked)
+        self.asked.get(drafter.0) == Some(&Some(false))
     }
 }

@@ -224,6 +224,19 @@ pub struct Turn {
     pub nodes: usize,
 }
 
+impl Turn {
+    /// A turn of so many tokens at the end of the main path.
+    pub fn at_tip(drafter: LevelId, tokens: usize, nodes: usize) -> Self {
+        Self {
+            drafter,
+            tokens,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes,
+        }
+    }
+}
+
 /// Where a turn begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TurnStart {

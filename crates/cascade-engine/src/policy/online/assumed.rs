@@ -25,8 +25,8 @@ impl AssumedCosts {
     pub(super) fn of_level(&self, level: usize, untimed: bool) -> Costs {
         let measured = self.measured.get(level).and_then(Option::as_ref);
         match measured.filter(|_| self.fixed || !untimed) {
-            Some(times) => Costs::measured(times.clone()),
-            None => Costs::assumed(RowTimes::linear(1.0, self.row).into()),
+            Some(times) => Costs::new(times.clone(), Some(1.0)),
+            None => Costs::new(RowTimes::linear(1.0, self.row).into(), None),
         }
     }
 }

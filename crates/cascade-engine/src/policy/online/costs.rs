@@ -18,20 +18,13 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Times in a unit that is not known before a forward was measured.
-    pub(super) fn assumed(times: ForwardTimes) -> Self {
+    /// Times in seconds, of a machine with nothing else to do, or without a load in a unit that is
+    /// not known before a forward was measured.
+    pub(super) fn new(times: ForwardTimes, load: Option<f64>) -> Self {
         Self {
             times,
             context: 0,
-            load: Lately::default(),
-        }
-    }
-
-    /// Times in seconds, of a machine that has nothing else to do.
-    pub(super) fn measured(times: ForwardTimes) -> Self {
-        Self {
-            load: Lately(Some(1.0)),
-            ..Self::assumed(times)
+            load: Lately(load),
         }
     }
 
@@ -40,19 +33,19 @@ impl Costs {
         self.context = context;
     }
 
-    /// Seconds of a forward of one row; `None` before the first measurement.
-    pub(super) fn one(&self) -> Option<f64> {
-        Some(self.load.0? * self.times.at(1.0, self.context))
+    /// Seconds of a forward of a mean number of rows; `None` before the first measurement.
+    pub(super) fn seconds(&self, rows: f64) -> Option<f64> {
+        Some(self.load.0? * self.at(rows))
     }
 
-    /// A forward of a mean number of rows, in forwards of one row.
+    /// Time of such a forward in the unit of T(R).
     pub(super) fn at(&self, rows: f64) -> f64 {
-        self.times.at(rows, self.context) / self.times.at(1.0, self.context)
+        self.times.at(rows, self.context)
     }
 
     /// Learns the load from a forward.
     pub(super) fn learn(&mut self, rows: usize, seconds: f64) {
-        let found = seconds / self.times.at(rows as f64, self.context);
+        let found = seconds / self.at(rows as f64);
         if found.is_finite() && found > 0.0 {
             self.load.learn(found);
         }
@@ -81,11 +74,6 @@ impl Rate {
         (self.tokens / self.time).max(1.0)
     }
 
-    /// Begins with another gain.
-    pub(super) fn begin_with(&mut self, gain: f64) {
-        self.tokens *= gain;
-    }
-
     /// Learns the tokens of a step, and its time in steps of plain decoding. Beside other texts the
     /// rate is that of more steps: it stands for theirs too.
     pub(super) fn learn(&mut self, tokens: f64, time: f64, texts: usize) {
@@ -102,19 +90,19 @@ mod tests {
 
     #[test]
     fn the_load_is_followed_and_rows_cost_what_they_did() {
-        let mut costs = Costs::assumed(RowTimes::linear(1.0, 0.2).into());
-        assert_eq!(costs.one(), None);
+        let mut costs = Costs::new(RowTimes::linear(1.0, 0.2).into(), None);
+        assert_eq!(costs.seconds(1.0), None);
         assert!((costs.at(6.0) - 2.0).abs() < 1e-9);
         costs.learn(6, 4e-3);
-        assert!((costs.one().unwrap() / 2e-3 - 1.0).abs() < 1e-9);
+        assert!((costs.seconds(1.0).unwrap() / 2e-3 - 1.0).abs() < 1e-9);
         (0..40).for_each(|_| costs.learn(6, 12e-3));
         assert!(
-            (costs.one().unwrap() / 6e-3 - 1.0).abs() < 0.05,
+            (costs.seconds(1.0).unwrap() / 6e-3 - 1.0).abs() < 0.05,
             "{costs:?}"
         );
         (0..20).for_each(|_| costs.learn(1, 2e-3));
         assert!(
-            (costs.one().unwrap() / 2e-3 - 1.0).abs() < 0.05,
+            (costs.seconds(1.0).unwrap() / 2e-3 - 1.0).abs() < 0.05,
             "{costs:?}"
         );
         assert!((costs.at(6.0) - 2.0).abs() < 1e-9);
@@ -122,20 +110,20 @@ mod tests {
 
     #[test]
     fn a_pause_of_the_machine_is_no_load() {
-        let mut costs = Costs::measured(RowTimes::linear(1e-3, 0.2).into());
+        let mut costs = Costs::new(RowTimes::linear(1e-3, 0.2).into(), Some(1.0));
         costs.learn(1, 1.0);
-        assert!(costs.one().unwrap() < 1.13e-3, "{costs:?}");
+        assert!(costs.seconds(1.0).unwrap() < 1.13e-3, "{costs:?}");
         costs.learn(0, f64::NAN);
         costs.learn(3, 0.0);
-        assert!(costs.one().unwrap() < 1.13e-3, "{costs:?}");
+        assert!(costs.seconds(1.0).unwrap() < 1.13e-3, "{costs:?}");
     }
 
     #[test]
     fn rows_of_long_contexts_cost_more() {
         let times = [(64, 1, 1.0), (64, 2, 1.1), (1024, 1, 2.0), (1024, 2, 3.0)];
-        let mut costs = Costs::measured(ForwardTimes::measured(times).unwrap());
+        let mut costs = Costs::new(ForwardTimes::measured(times).unwrap(), Some(1.0));
         assert!((costs.at(2.0) - 1.1).abs() < 1e-9);
         costs.follow(1024);
-        assert!((costs.at(2.0) - 1.5).abs() < 1e-9);
+        assert!((costs.at(2.0) - 3.0).abs() < 1e-9);
     }
 }

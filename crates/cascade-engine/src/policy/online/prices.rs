@@ -9,7 +9,7 @@ use crate::policy::DraftState;
 /// A drafter's forward if nothing is said.
 const DRAFTER: f64 = 0.2;
 /// Tokens of a neural drafter that are planned for at most.
-pub(super) const HORIZON: usize = 16;
+const HORIZON: usize = 16;
 
 /// What is kept of a proposal.
 pub(super) struct Kept {
@@ -18,21 +18,10 @@ pub(super) struct Kept {
     pub(super) reached: Vec<f64>,
     /// Expected tokens less their price, beside what a neural drafter would save.
     pub(super) gain: f64,
-    /// A neural drafter that could go on, and what that would gain beyond the best nodes.
-    pub(super) offer: Option<(usize, f64)>,
-    /// Whether that is why no more nodes are kept.
-    pub(super) handed_over: bool,
-}
-
-/// A chain of a statistical drafter after which a neural one goes on, and what both gain.
-pub(super) struct Handover {
-    pub(super) length: usize,
-    pub(super) drafter: usize,
-    pub(super) balance: f64,
 }
 
 /// Where a draft goes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tip {
     pub(super) depth: usize,
     /// Nodes of the draft so far.
@@ -69,31 +58,21 @@ impl OnlineSchedule {
     /// This text's part of a forward of a level without drafts: in seconds if the target was
     /// measured, else in its forwards.
     pub(super) fn forward(&self, level: usize) -> f64 {
-        let measured = |level: usize| {
-            let own = &self.reviewers[level];
-            own.costs.one().map(|one| one * own.part())
+        let target = self.reviewers[0].one();
+        let assumed = match level {
+            0 => 1.0,
+            drafter => *self.assumed.drafters.get(drafter - 1).unwrap_or(&DRAFTER),
         };
-        let of_target = measured(0);
-        let target = of_target.unwrap_or(1.0);
-        if level == 0 {
-            return target;
-        }
-        let assumed = self.assumed.drafters.get(level - 1).copied();
-        let seconds = measured(level).filter(|_| of_target.is_some());
-        seconds.unwrap_or(assumed.unwrap_or(DRAFTER) * target)
+        let seconds = self.reviewers[level].one().filter(|_| target.is_some());
+        seconds.unwrap_or(assumed * target.unwrap_or(1.0))
     }
 
     /// What a token of a neural drafter costs, in forwards of the reviewer, its row not included:
-    /// the drafter's forward, and what its turns take beside forwards. Levels below may give it
-    /// several tokens in a forward.
+    /// the drafter's forward, and what its turns take beside. Levels below may give it several
+    /// tokens in a forward.
     pub(super) fn token_cost(&self, reviewer: usize, drafter: usize) -> f64 {
         let own = &self.reviewers[drafter];
-        let beside = match self.reviewers[0].costs.one() {
-            Some(_) if !self.assumed.fixed => own.turn.beside.time(),
-            // Costs are kept, or nothing is in seconds yet.
-            _ => 0.0,
-        };
-        (self.forward(drafter) + beside) / (own.gain() * self.forward(reviewer))
+        (self.forward(drafter) + own.beside.time()) / (own.gain() * self.forward(reviewer))
     }
 
     /// Expected tokens less their price, of the best length of a neural drafter that goes on after
@@ -116,27 +95,15 @@ impl OnlineSchedule {
         best
     }
 
-    /// Whether a neural drafter earns what it takes it to read the target's text, or drafts for
-    /// another.
-    pub(super) fn is_worth_reading(&self, reviewer: usize, drafter: usize) -> bool {
-        let (own, above) = (&self.reviewers[drafter], &self.reviewers[reviewer]);
-        let forward = self.forward(drafter) / self.forward(reviewer);
-        let price = above.gain() * forward * own.reading_cost();
-        let earned = own.reading.earned().filter(|_| reviewer == 0);
-        earned.is_none_or(|earned| earned >= price)
-    }
-
-    /// The neural drafter with the best balance, of those that are `taken` and may go on; each
-    /// drafts once, and smaller ones after larger ones.
+    /// The neural drafter with the best balance, of those that may go on; each drafts once, and
+    /// smaller ones after larger ones.
     pub(super) fn best_neural(
         &self,
         reviewer: usize,
         survival: f64,
         at: Tip,
-        taken: impl Fn(usize) -> bool,
     ) -> Option<(usize, f64)> {
-        let after = self.reviewers[reviewer].draft.neural;
-        let levels = self.neural_below(after).filter(|&level| taken(level));
+        let levels = self.neural_below(self.reviewers[reviewer].draft.neural);
         let balances = levels.map(|level| (level, self.balance(reviewer, level, survival, at)));
         balances.max_by(|a, b| a.1.total_cmp(&b.1))
     }
@@ -144,25 +111,13 @@ impl OnlineSchedule {
     /// Whether what a statistical drafter saves is worth the time that it takes.
     pub(super) fn pays(&self, reviewer: usize, drafter: usize) -> bool {
         let own = &self.reviewers[reviewer];
-        let price = own.gain() * self.question(reviewer, drafter);
-        own.drafters[drafter].asking.gain() >= price
+        own.drafters[drafter].gain >= own.gain() * self.question(reviewer, drafter)
     }
 
     /// What asking a statistical drafter takes, in forwards of the reviewer.
     pub(super) fn question(&self, reviewer: usize, drafter: usize) -> f64 {
-        let asking = &self.reviewers[reviewer].drafters[drafter].asking;
-        asking.seconds() / self.forward(reviewer)
-    }
-
-    /// The probability of each node of a proposal that it is kept, and all before it.
-    fn reached(&self, reviewer: usize, proposal: &Shadow) -> Vec<f64> {
-        let own = &self.reviewers[reviewer];
-        let stated = &own.drafters[proposal.drafter.0].stated;
-        let paths = proposal.path_probabilities(|said, depth| stated.estimate(said, depth));
-        paths
-            .into_iter()
-            .map(|path| own.draft.survival * path)
-            .collect()
+        let drafter = &self.reviewers[reviewer].drafters[drafter];
+        drafter.seconds.time() / self.forward(reviewer)
     }
 
     /// Finds the nodes of a proposal that are worth their rows.
@@ -173,29 +128,20 @@ impl OnlineSchedule {
         proposal: &Shadow,
     ) -> Kept {
         let own = &self.reviewers[reviewer];
-        let reached = self.reached(reviewer, proposal);
+        let stated = &own.drafters[proposal.drafter.0].stated;
+        let reached = proposal.reached(own.draft.survival, stated);
         let price = |nodes: usize| own.gain() * own.added(state.nodes + 1, nodes as f64);
         let mut order: Vec<NodeId> = (0..reached.len()).collect();
         // Ancestors come first: they are no less probable, and were pushed earlier.
         order.sort_by(|&a, &b| reached[b].total_cmp(&reached[a]));
         let (best, count) = best_count(order.iter().map(|&node| reached[node]), price);
-        let chain = proposal.first_children();
+        let chain = proposal.kept_path(|_| true);
         let along = chain.iter().map(|&node| reached[node]);
-        let along: Vec<f64> = std::iter::once(own.draft.survival).chain(along).collect();
-        let at = Tip::of(state);
-        let any = self.best_handover(reviewer, at, &along, price, |_| true);
-        let offer = any.0.as_ref().map(|it| (it.drafter, it.balance - best));
-        let worth = |level| self.is_worth_reading(reviewer, level);
-        let (handover, without) = if self.neural_below(own.draft.neural).all(worth) {
-            any
+        let (length, balance, without) = self.best_handover(reviewer, Tip::of(state), along, price);
+        let (best, kept) = if balance > best {
+            (balance, &chain[..length])
         } else {
-            self.best_handover(reviewer, at, &along, price, worth)
-        };
-        let handover = handover.filter(|handover| handover.balance > best);
-        let handed_over = handover.is_some();
-        let (best, kept) = match handover {
-            Some(handover) => (handover.balance, &chain[..handover.length]),
-            None => (best, &order[..count]),
+            (best, &order[..count])
         };
         let mut nodes = vec![false; reached.len()];
         kept.iter().for_each(|&node| nodes[node] = true);
@@ -203,40 +149,35 @@ impl OnlineSchedule {
             nodes,
             reached,
             gain: best - without,
-            offer,
-            handed_over,
         }
     }
 
-    /// After how many tokens of a chain one of the neural drafters that are `taken` goes on best,
-    /// and what one gains without the chain. `reached` are the probabilities of the text, then of
-    /// each token.
+    /// After how many tokens of a chain a neural drafter goes on best, what both gain, and what one
+    /// gains without the chain, whose tokens are reached with these probabilities.
     fn best_handover(
         &self,
         reviewer: usize,
         at: Tip,
-        reached: &[f64],
+        reached: impl Iterator<Item = f64>,
         price: impl Fn(usize) -> f64,
-        taken: impl Fn(usize) -> bool + Copy,
-    ) -> (Option<Handover>, f64) {
-        let (mut best, mut tokens, mut without): (Option<Handover>, _, _) = (None, 0.0, 0.0);
-        for (length, &survival) in reached.iter().enumerate() {
-            tokens += if length > 0 { survival } else { 0.0 };
-            let next = self.best_neural(reviewer, survival, at.after(length), taken);
-            let Some((drafter, next)) = next.filter(|(_, next)| *next > 0.0) else {
+    ) -> (usize, f64, f64) {
+        let next = |survival, at| {
+            let (_, balance) = self.best_neural(reviewer, survival, at)?;
+            (balance > 0.0).then_some(balance)
+        };
+        let without = next(self.reviewers[reviewer].draft.survival, at).unwrap_or(0.0);
+        let (mut best, mut tokens) = ((0, without), 0.0);
+        for (length, survival) in (1..).zip(reached.take_while(|_| without > 0.0)) {
+            tokens += survival;
+            let Some(next) = next(survival, at.after(length)) else {
                 break;
             };
             let balance = tokens - price(length) + next;
-            without = if length == 0 { next } else { without };
-            if best.as_ref().is_none_or(|best| balance > best.balance) {
-                best = Some(Handover {
-                    length,
-                    drafter,
-                    balance,
-                });
+            if balance > best.1 {
+                best = (length, balance);
             }
         }
-        (best, without)
+        (best.0, best.1, without)
     }
 }
 

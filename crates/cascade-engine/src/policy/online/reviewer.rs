@@ -2,15 +2,10 @@
 
 use std::cmp::Ordering;
 
-use cascade_core::{LevelId, NodeId};
-
-use super::asking::Asking;
 use super::costs::{Costs, Rate};
-use super::reading::Reading;
 use super::shadow::Shadow;
 use crate::policy::acceptance::Acceptance;
-use crate::policy::lately::{Lately, SLOW};
-use crate::policy::{DraftState, ForwardCost, Outcome, Turn, TurnRecord, TurnStart};
+use crate::policy::lately::{FAST, Lately, weight};
 
 /// Before anything is known of a drafter's tokens.
 pub(super) const NEURAL_PRIOR: f32 = 0.9;
@@ -19,6 +14,8 @@ pub(super) const STATISTICAL_PRIOR: f32 = 0.5;
 pub(super) const LONGEST: usize = 64;
 /// Nodes that are asked of a statistical drafter at least, as at first.
 const FEWEST: usize = 4;
+/// What a drafter that was never asked is expected to save with a proposal.
+const HOPE: f64 = 0.25;
 /// Rows over which the price of one more is taken.
 const AHEAD: f64 = 4.0;
 /// Share of the time that trying again may cost, and what it may cost at first, which is what is
@@ -26,7 +23,7 @@ const AHEAD: f64 = 4.0;
 const TRIAL_SHARE: f64 = 0.007;
 pub(super) const TRIALS: f64 = 1.0;
 /// Reviews after which a drafter is tried again beside one that pays, at least.
-const TRIALS_APART: u64 = 16;
+pub(super) const TRIALS_APART: u64 = 16;
 
 /// What is known of a reviewer and those who draft for it.
 #[derive(Clone, Debug)]
@@ -36,9 +33,10 @@ pub(super) struct ReviewerState {
     /// Texts that share its next forward, this one included: all, or of a drafter those that
     /// shared the last one of this draft, since few draft far.
     pub(super) texts: usize,
-    /// What the reviewer has to read before it drafts, if it is a neural drafter.
-    pub(super) reading: Reading,
-    pub(super) turn: DraftingTurn,
+    /// Seconds that the reviews of its turn in progress should take, if it is a neural drafter, and
+    /// what turns took beside of late, for each: reading text, and choosing tokens.
+    pub(super) in_turn: f64,
+    pub(super) beside: Lately,
     pub(super) drafters: Vec<DrafterState>,
     pub(super) draft: Progress,
     /// Time saved up for trying drafters that do not pay, in forwards of the target.
@@ -48,35 +46,11 @@ pub(super) struct ReviewerState {
 }
 
 impl ReviewerState {
-    /// Notes who shared a forward.
-    pub(super) fn share(&mut self, forward: &ForwardCost) {
-        if let Some(shared) = forward.shared {
-            self.texts = shared.texts.max(1);
-        }
-    }
-
-    /// Learns how busy the machine is, where times are known and costs not `fixed`.
-    pub(super) fn learn_forward(&mut self, forward: &ForwardCost, usual: bool, fixed: bool) {
-        if fixed || forward.time.is_zero() || !usual {
-            return;
-        }
-        let whole = (forward.rows, forward.time);
-        let (rows, time) = forward.shared.map_or(whole, |all| (all.rows, all.time));
-        self.costs.learn(rows, time.as_secs_f64());
-    }
-
-    /// Learns how many rows of a drafter's forward were of text, beside those of a draft.
-    pub(super) fn learn_reading(&mut self, forward: &ForwardCost, drafted: usize) {
-        let rows = forward.rows.saturating_sub(drafted);
-        // Where times are withheld, nothing may depend on what a cache has.
-        if !forward.time.is_zero() {
-            self.reading.read(rows);
-        }
-    }
-
-    /// What this text pays of a forward with one row of each text, in forwards of one row.
-    pub(super) fn part(&self) -> f64 {
-        self.costs.at(self.texts as f64) / self.texts as f64
+    /// What this text pays of a forward with one row of each text, in seconds; `None` before the
+    /// first measurement.
+    pub(super) fn one(&self) -> Option<f64> {
+        let texts = self.texts as f64;
+        Some(self.costs.seconds(texts)? / texts)
     }
 
     /// A forward in which each text has so many rows, in those of plain decoding: with one of each.
@@ -88,7 +62,9 @@ impl ReviewerState {
     /// What so many rows add to a forward in which this text has `rows`, in steps of plain
     /// decoding, if all texts add as many: an equal part of what they add together, N·T′(R)/T(N).
     pub(super) fn added(&self, rows: usize, more: f64) -> f64 {
-        self.forward_of(rows as f64 + more) - self.forward_of(rows as f64)
+        let (texts, rows) = (self.texts as f64, rows as f64);
+        let at = |rows: f64| self.costs.at(texts * rows);
+        (at(rows + more) - at(rows)) / at(1.0)
     }
 
     /// What one more row adds to that, over the next few: kernels take rows by four or eight.
@@ -96,110 +72,15 @@ impl ReviewerState {
         self.added(rows, AHEAD) / AHEAD
     }
 
-    /// What it reads for a step, in steps of plain decoding.
-    pub(super) fn reading_cost(&self) -> f64 {
-        self.added(1, self.reading.rows())
-    }
-
     /// How many times the tokens of plain decoding the text earns: ρ.
     pub(super) fn gain(&self) -> f64 {
         self.rate.gain()
-    }
-
-    /// Takes what a trial cost more than it saved from the time for trials. So a drafter that
-    /// became better is tried as often as it takes to see that; one that did not rests.
-    pub(super) fn judge_trial(&mut self, outcome: &Outcome<'_>, one: f64) {
-        let Some(Tried {
-            drafter,
-            token,
-            row,
-        }) = self.draft.tried.take()
-        else {
-            return;
-        };
-        let first = outcome.accepted.first();
-        let kept = first.is_some_and(|&first| outcome.draft.proposer(first) == drafter);
-        let turn = outcome
-            .turns
-            .iter()
-            .find(|turn| turn.turn.drafter == drafter);
-        // More than the price if the drafter had to read the prompt first, or drafted alone.
-        let spent = turn.map_or(0.0, |turn| turn.time.as_secs_f64() / one);
-        let saved = if kept { 1.0 / self.gain() } else { 0.0 };
-        self.trials -= (spent.max(token) + row - saved).max(0.0);
-        if !kept {
-            self.drafters[drafter.0].rests_until = self.reviews + TRIALS_APART;
-        }
-    }
-
-    /// The turn of the neural drafter that was chosen: one token if it is a trial, and branches as
-    /// far as recent ones paid.
-    pub(super) fn neural_turn(&self, level: usize, state: &DraftState<'_>) -> Turn {
-        let trial = self.draft.trial;
-        let (drafted, accepted) = self.drafters[level].beside;
-        let price = self.gain() * self.one_more(state.nodes + 1);
-        let branches = !trial && accepted >= drafted * price;
-        let tokens = if trial { 1 } else { LONGEST };
-        Turn {
-            drafter: LevelId(level),
-            tokens,
-            start: TurnStart::Tip,
-            reserved: 0,
-            nodes: if branches {
-                state.budget.nodes
-            } else {
-                // As many as the main path takes leave none for branches.
-                tokens
-            },
-        }
     }
 
     /// Learns the rate at which a review gave tokens, and saves up time for trials.
     pub(super) fn learn_rate(&mut self, tokens: f64, spent: f64) {
         self.rate.learn(tokens, spent, self.texts);
         self.trials = (self.trials + TRIAL_SHARE * spent).min(TRIALS);
-    }
-
-    /// Learns which nodes beside the main path of a neural drafter's turn were accepted.
-    pub(super) fn learn_branches(&mut self, outcome: &Outcome<'_>, turn: &TurnRecord) {
-        let drafter = turn.turn.drafter;
-        let beside =
-            |node: &NodeId| outcome.draft.proposer(*node) == drafter && !turn.path.contains(node);
-        let drafted = (0..outcome.draft.len()).filter(beside).count();
-        let accepted = outcome.accepted.iter().filter(|node| beside(node)).count();
-        let sums = &mut self.drafters[drafter.0].beside;
-        *sums = (
-            (1.0 - SLOW) * sums.0 + drafted as f64,
-            (1.0 - SLOW) * sums.1 + accepted as f64,
-        );
-    }
-}
-
-/// What a neural drafter's turns take beside its forwards and those who draft for it: what its
-/// tokens are chosen and kept by.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DraftingTurn {
-    /// Forwards of the turn in progress.
-    forwards: u32,
-    /// Seconds of all reviews of the turn in progress, its forwards included.
-    seconds: f64,
-    /// Seconds of a turn beside its forwards, for each forward.
-    pub(super) beside: Lately,
-}
-
-impl DraftingTurn {
-    pub(super) fn has(&mut self, seconds: f64) {
-        self.forwards += 1;
-        self.seconds += seconds;
-    }
-
-    /// The turn took so long.
-    pub(super) fn ends(&mut self, seconds: f64) {
-        if self.forwards > 0 {
-            let beside = (seconds - self.seconds).max(0.0);
-            self.beside.learn(beside / f64::from(self.forwards));
-        }
-        (self.forwards, self.seconds) = (0, 0.0);
     }
 }
 
@@ -210,17 +91,27 @@ pub(super) struct DrafterState {
     pub(super) stated: Acceptance,
     /// Acceptance of the next token, by its position alone.
     pub(super) next: Acceptance,
-    /// Nodes beside the main path that were recently drafted and accepted.
-    pub(super) beside: (f64, f64),
     /// Nodes to ask for.
     pub(super) ask: usize,
-    /// Whether asking the drafter pays, if it is statistical.
-    pub(super) asking: Asking,
+    /// What recent proposals of a statistical drafter saved, whether they were drafted or not, or
+    /// recent branches of a neural one: tokens less the price of their rows, and less what another
+    /// drafter saves in their place.
+    pub(super) gain: f64,
+    /// Proposals so far.
+    proposals: f64,
+    /// What a proposal of a statistical drafter took of late.
+    pub(super) seconds: Lately,
     /// The review before which it may not be tried again.
     pub(super) rests_until: u64,
 }
 
 impl DrafterState {
+    /// Learns what a proposal saves.
+    pub(super) fn gained(&mut self, tokens: f64) {
+        self.proposals += 1.0;
+        self.gain += weight(FAST, self.proposals) * (tokens - self.gain);
+    }
+
     /// Asks for more nodes next time if more than half of those that it asked for were kept, and
     /// for fewer if they were not.
     pub(super) fn ask_by(&mut self, kept: usize) {
@@ -235,17 +126,17 @@ impl DrafterState {
         Self {
             stated,
             next: Acceptance::new(NEURAL_PRIOR),
-            // As if every branch had paid.
-            beside: (8.0, 8.0),
             ask: FEWEST,
-            asking: Asking::new(),
+            gain: HOPE,
+            proposals: 0.0,
+            seconds: Lately::default(),
             rests_until: 0,
         }
     }
 }
 
 /// The draft in progress for a reviewer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     /// Probability that the main path is accepted.
     pub(super) survival: f64,
@@ -253,17 +144,17 @@ pub(super) struct Progress {
     pub(super) neural: usize,
     /// Whether a neural drafter drafts as a trial: one token.
     pub(super) trial: bool,
-    /// The drafter that was tried at the beginning.
-    pub(super) tried: Option<Tried>,
+    /// The drafters that are asked although they do not seem to pay.
+    pub(super) tried: Vec<usize>,
     pub(super) proposals: Vec<Shadow>,
-    /// Whether a statistical drafter left the rest to a neural one.
-    pub(super) handed_over: bool,
     /// Whether a model read its prompt, so that the time of the draft says nothing.
     pub(super) unusual: bool,
     /// The neural drafter that grows a tree with a statistical one.
     pub(super) tree: Option<usize>,
     /// Which rows of a tree a neural drafter has scored, if it has any.
     pub(super) answered: Option<Vec<bool>>,
+    /// Forwards by which it did.
+    pub(super) forwards: usize,
 }
 
 impl Progress {
@@ -271,24 +162,22 @@ impl Progress {
         Self {
             survival: 1.0,
             neural: reviewer,
-            trial: false,
-            tried: None,
-            proposals: Vec::new(),
-            handed_over: false,
-            unusual: false,
-            tree: None,
-            answered: None,
+            ..Self::default()
         }
     }
 }
 
-/// A drafter that is tried for a token, and what that is expected to cost in forwards of the
-/// reviewer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tried {
-    pub(super) drafter: LevelId,
-    /// What drafting the token costs.
-    pub(super) token: f64,
-    /// What reviewing the token costs.
-    pub(super) row: f64,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hope_is_lost_after_a_few_proposals_and_found_again_after_fewer() {
+        let mut drafter = DrafterState::new(Acceptance::of_counts(STATISTICAL_PRIOR));
+        (0..8).for_each(|_| drafter.gained(0.0));
+        assert!(drafter.gain < 0.1);
+        (0..1000).for_each(|_| drafter.gained(0.0));
+        (0..3).for_each(|_| drafter.gained(2.0));
+        assert!(drafter.gain > 0.3);
+    }
 }

@@ -2,6 +2,7 @@
 
 use cascade_core::{LevelId, NodeId, ScoredTree, TokenId, TokenTree};
 
+use crate::policy::acceptance::Acceptance;
 use crate::policy::{DraftState, Outcome};
 
 /// A proposal for one place of a draft. What it was worth shows when the text goes on, also of the
@@ -33,33 +34,24 @@ impl Shadow {
         }
     }
 
-    /// The probability of the path to each node, by an estimate for each node.
-    pub(super) fn path_probabilities(
-        &self,
-        estimate: impl Fn(Option<f32>, usize) -> f64,
-    ) -> Vec<f64> {
+    /// The probability of each node that it is kept, and all before it, if the tip is with this
+    /// probability.
+    pub(super) fn reached(&self, tip: f64, stated: &Acceptance) -> Vec<f64> {
         let tree = self.proposed.tree();
         let mut paths: Vec<f64> = Vec::with_capacity(tree.len());
         for node in 0..tree.len() {
-            let before = tree.parent(node).map_or(1.0, |parent| paths[parent]);
-            let own = estimate(self.proposed.probability(node), tree.depth(node));
+            let before = tree.parent(node).map_or(tip, |parent| paths[parent]);
+            let own = stated.estimate(self.proposed.probability(node), tree.depth(node));
             paths.push(before * own);
         }
         paths
     }
 
-    /// The main chain: first children.
-    pub(super) fn first_children(&self) -> Vec<NodeId> {
+    /// The main path if these nodes are kept: first children.
+    pub(super) fn kept_path(&self, keep: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let tree = self.proposed.tree();
-        let first = tree.children(None).next();
-        std::iter::successors(first, |&node| tree.children(Some(node)).next()).collect()
-    }
-
-    /// The end of the main path if these nodes are kept.
-    pub(super) fn kept_tip(&self, keep: &[bool]) -> Option<NodeId> {
-        let tree = self.proposed.tree();
-        let first = |node: Option<NodeId>| tree.children(node).find(|&child| keep[child]);
-        std::iter::successors(first(None), |&node| first(Some(node))).last()
+        let first = |node: Option<NodeId>| tree.children(node).find(|&child| keep(child));
+        std::iter::successors(first(None), |&node| first(Some(node))).collect()
     }
 
     /// Calls `learn` with the estimate and the depth of each node whose parent is in the text, and
@@ -69,48 +61,46 @@ impl Shadow {
         outcome: &Outcome<'_>,
         mut learn: impl FnMut(Option<f32>, usize, bool),
     ) {
-        let Some(text) = self.continuation(outcome) else {
-            return;
-        };
         let tree = self.proposed.tree();
-        let mut at = None;
-        for (depth, token) in text.into_iter().enumerate() {
-            let mut next = None;
+        for (depth, at, token) in self.places(outcome) {
             for node in tree.children(at) {
                 let said = tree.token(node) == token;
                 learn(self.proposed.probability(node), depth, said);
-                next = next.or(said.then_some(node));
             }
-            if next.is_none() {
-                break;
-            }
-            at = next;
         }
     }
 
     /// Calls `learn` with the depth in the draft of each place that the text reached, and whether
     /// it stayed there within what was drafted, or would have within the first child alone.
     pub(super) fn compare_places(&self, outcome: &Outcome<'_>, mut learn: impl FnMut(usize, bool)) {
-        let Some(text) = self.continuation(outcome) else {
-            return;
-        };
         let tree = self.proposed.tree();
-        let mut at = None;
-        for (depth, token) in text.into_iter().enumerate() {
-            let row = TokenTree::row(at);
+        for (depth, at, token) in self.places(outcome) {
             let answered = self.answered.as_ref();
-            let scored = answered.is_none_or(|rows| rows.get(row) == Some(&true));
+            let scored = answered.is_none_or(|rows| rows.get(TokenTree::row(at)) == Some(&true));
             let Some(first) = tree.children(at).next().filter(|_| scored) else {
                 return;
             };
             let said = tree.child(at, token);
-            let stayed = said.filter(|&node| node == first || self.drafted[node]);
-            learn(self.before + depth, stayed.is_some());
-            if stayed.is_none() {
+            let stayed = said.is_some_and(|node| node == first || self.drafted[node]);
+            learn(self.before + depth, stayed);
+            if !stayed {
                 return;
             }
-            at = stayed;
         }
+    }
+
+    /// The places of the tree that the text reached, with their depths and the text's next tokens.
+    fn places(&self, outcome: &Outcome<'_>) -> Vec<(usize, Option<NodeId>, TokenId)> {
+        let tree = self.proposed.tree();
+        let (mut places, mut at) = (Vec::new(), None);
+        for (depth, token) in self.continuation(outcome).into_iter().flatten().enumerate() {
+            places.push((depth, at, token));
+            at = tree.child(at, token);
+            if at.is_none() {
+                break;
+            }
+        }
+        places
     }
 
     /// What followed in the text; `None` if the text went elsewhere before.

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use cascade_core::LevelId;
 
-use crate::policy::acceptance::Acceptance;
-
 /// A token whose predecessors were accepted, and what was said of it before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -35,24 +33,10 @@ impl OnStatement {
         Self(Some(Arc::new(tell)))
     }
 
-    /// Gives what became of a token, and lets the estimate of its drafter learn it.
-    pub(super) fn judge(
-        &self,
-        (reviewer, drafter): (LevelId, LevelId),
-        acceptance: &mut Acceptance,
-        (stated, position): (Option<f32>, usize),
-        accepted: bool,
-    ) {
+    pub(super) fn tell(&self, statement: &Statement) {
         if let Some(tell) = &self.0 {
-            tell(&Statement {
-                reviewer,
-                drafter,
-                stated,
-                believed: acceptance.estimate(stated, position),
-                accepted,
-            });
+            tell(statement);
         }
-        acceptance.learn(stated, position, accepted);
     }
 }
 

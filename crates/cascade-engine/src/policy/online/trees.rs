@@ -29,28 +29,25 @@ impl OnlineSchedule {
         let kept = self.worthwhile(reviewer, state, &proposal);
         let (rows, gain) = self.better_children(state, growing, &kept);
         let own = &self.reviewers[reviewer];
-        let none = vec![false; rows.len()];
-        if own.draft.answered.is_some() {
-            return if gain > 0.0 && !own.draft.trial {
-                rows
-            } else {
-                none
-            };
+        let is_first = own.draft.answered.is_none();
+        let pays = gain > 0.0 && !own.draft.trial;
+        let price = self.token_price(reviewer, level);
+        if !pays && !(is_first && self.try_out(reviewer, level, price)) {
+            return vec![false; rows.len()];
         }
-        if reviewer == 0 {
-            self.reviewers[level].reading.offer(gain);
-        }
-        let pays = gain > 0.0 && self.is_worth_reading(reviewer, level);
-        if !pays && !self.try_out(reviewer, level, state) {
-            return none;
-        }
-        // What the partner's own tree is worth shows, though it is grown anew.
-        proposal.drafted.fill(false);
         let own = &mut self.reviewers[reviewer];
-        own.draft.trial = !pays;
-        own.draft.proposals.push(proposal);
-        own.drafters[by].asking.gained(kept.gain);
-        if pays { rows } else { first_row(rows.len()) }
+        if is_first {
+            own.draft.trial = !pays;
+            // What the partner's own tree is worth shows, though it is grown anew.
+            proposal.drafted.fill(false);
+            own.draft.proposals.push(proposal);
+            own.drafters[by].gained(kept.gain);
+        }
+        if pays {
+            return rows;
+        }
+        // A trial scores the row after the context alone.
+        (0..rows.len()).map(|row| row == 0).collect()
     }
 
     /// The rows after which a child is expected to pay that is better than those that are there,
@@ -93,15 +90,10 @@ impl OnlineSchedule {
             }
         }
         rows[best] |= alone > 0.0;
-        let price = self.scoring_price(reviewer, level, &rows);
-        (rows, (together - price).max(alone))
-    }
-
-    /// What it costs that a neural drafter scores these rows, in tokens.
-    fn scoring_price(&self, reviewer: usize, level: usize, rows: &[bool]) -> f64 {
         let scored = rows.iter().filter(|&&row| row).count();
         let forward = self.reviewers[level].forward_of(scored.max(1) as f64);
-        self.reviewers[reviewer].gain() * self.token_cost(reviewer, level) * forward
+        let price = own.gain() * self.token_cost(reviewer, level) * forward;
+        (rows, (together - price).max(alone))
     }
 }
 
@@ -113,9 +105,4 @@ fn worth_behind(tree: &TokenTree, kept: &[bool], worth: impl Fn(NodeId) -> f64) 
         behind[TokenTree::row(tree.parent(node))] += all;
     }
     behind
-}
-
-/// The row after the context alone.
-fn first_row(rows: usize) -> Vec<bool> {
-    (0..rows).map(|row| row == 0).collect()
 }

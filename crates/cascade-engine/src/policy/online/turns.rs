@@ -4,17 +4,15 @@ use cascade_core::LevelId;
 
 use super::OnlineSchedule;
 use super::prices::Tip;
-use super::reviewer::{LONGEST, Tried};
-use crate::policy::{DraftState, Turn, TurnStart};
+use super::reviewer::LONGEST;
+use crate::policy::{DraftState, Turn};
 
 impl OnlineSchedule {
     /// Whether a statistical drafter is asked: if it pays, or if there is time to try.
     fn is_asked(&mut self, reviewer: usize, drafter: usize) -> bool {
-        let asked = self.pays(reviewer, drafter)
-            || self.reviewers[reviewer].trials >= self.question(reviewer, drafter);
-        let learner = &mut self.learners[drafter];
-        learner.asked |= asked;
-        learner.declined |= !asked;
+        let price = self.question(reviewer, drafter);
+        let asked = self.pays(reviewer, drafter) || self.try_out(reviewer, drafter, price);
+        *self.asked[drafter].get_or_insert(false) |= asked;
         asked
     }
 
@@ -41,17 +39,10 @@ impl OnlineSchedule {
         if !state.turns.is_empty() || !self.is_asked(reviewer, partner) {
             return None;
         }
-        self.reviewers[level].reading.ask(state.depth);
         let draft = &mut self.reviewers[reviewer].draft;
         // Nobody goes on behind the tree.
         (draft.neural, draft.tree) = (self.levels.len(), Some(level));
-        Some(Turn {
-            drafter: LevelId(level),
-            tokens: LONGEST,
-            start: TurnStart::Tip,
-            reserved: 0,
-            nodes: state.budget.nodes,
-        })
+        Some(Turn::at_tip(LevelId(level), LONGEST, state.budget.nodes))
     }
 
     /// The turn of the statistical drafter with which a level grows its tree; none if the level
@@ -75,44 +66,33 @@ impl OnlineSchedule {
         let depth = state.budget.depth.saturating_sub(state.depth);
         // One node less than the tree has, or it would be a chain.
         let tokens = nodes.saturating_sub(1).clamp(1, LONGEST).min(depth);
-        (nodes > 0 && tokens > 0).then_some(Turn {
-            drafter: LevelId(level),
-            tokens,
-            start: TurnStart::Tip,
-            reserved: 0,
-            nodes,
-        })
+        (tokens > 0 && nodes > 0).then(|| Turn::at_tip(LevelId(level), tokens, nodes))
     }
 
+    /// The turn of the neural drafter that pays best, or of one that is tried at the beginning of a
+    /// draft.
     pub(super) fn neural_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
         let survival = self.reviewers[reviewer].draft.survival;
-        let at = Tip::of(state);
-        let (level, balance) = self.best_neural(reviewer, survival, at, |_| true)?;
-        if reviewer == 0 && !self.reviewers[0].draft.handed_over {
-            self.reviewers[level].reading.offer(balance);
-        }
-        let worth = |level| self.is_worth_reading(reviewer, level);
-        let paying = if worth(level) {
-            Some((level, balance))
+        let (best, balance) = self.best_neural(reviewer, survival, Tip::of(state))?;
+        let pays = balance > 0.0;
+        // Levels below may go on after the token of a larger one.
+        let other = if pays {
+            self.neglected(reviewer, best)
         } else {
-            self.best_neural(reviewer, survival, at, worth)
+            Some(best)
         };
-        let (level, pays) = match paying.filter(|(_, balance)| *balance > 0.0) {
-            Some((level, _)) => (level, true),
-            None => (level, false),
-        };
-        let (level, trial) = match (pays, self.neglected(reviewer, level)) {
-            // Levels below may go on after its token.
-            (true, Some(larger)) if self.try_out(reviewer, larger, state) => (larger, true),
-            (true, _) => (level, false),
-            (false, _) if self.try_out(reviewer, level, state) => (level, true),
-            (false, _) => return None,
-        };
-        self.reviewers[level].reading.ask(state.depth);
+        let tried = other.filter(|&level| {
+            let price = self.token_price(reviewer, level);
+            state.nodes == 0 && self.try_out(reviewer, level, price)
+        });
+        let level = tried.or(pays.then_some(best))?;
         let own = &mut self.reviewers[reviewer];
-        own.draft.neural = level;
-        own.draft.trial = trial;
-        Some(own.neural_turn(level, state))
+        (own.draft.neural, own.draft.trial) = (level, tried.is_some());
+        let tokens = if own.draft.trial { 1 } else { LONGEST };
+        let branches = !own.draft.trial && own.drafters[level].gain > 0.0;
+        // As many nodes as the main path takes leave none for branches.
+        let nodes = if branches { state.budget.nodes } else { tokens };
+        Some(Turn::at_tip(LevelId(level), tokens, nodes))
     }
 
     /// The neural drafter, among those that are larger than the one that pays best, whose last
@@ -125,23 +105,16 @@ impl OnlineSchedule {
         rested.min_by_key(|&level| own.drafters[level].rests_until)
     }
 
-    /// Whether this drafter is tried although it does not seem to pay: at the beginning of a draft,
-    /// if there is time for it.
-    pub(super) fn try_out(
-        &mut self,
-        reviewer: usize,
-        drafter: usize,
-        state: &DraftState<'_>,
-    ) -> bool {
-        let own = &self.reviewers[reviewer];
-        let tried = Tried {
-            drafter: LevelId(drafter),
-            token: self.token_cost(reviewer, drafter),
-            row: own.one_more(1),
-        };
+    /// What drafting and reviewing one token costs.
+    pub(super) fn token_price(&self, reviewer: usize, drafter: usize) -> f64 {
+        self.token_cost(reviewer, drafter) + self.reviewers[reviewer].one_more(1)
+    }
+
+    /// Whether there is time to ask this drafter although it does not seem to pay.
+    pub(super) fn try_out(&mut self, reviewer: usize, drafter: usize, price: f64) -> bool {
         let own = &mut self.reviewers[reviewer];
-        let tries = state.nodes == 0 && own.trials >= tried.token + tried.row;
-        own.draft.tried = tries.then_some(tried).or(own.draft.tried);
+        let tries = own.trials >= price;
+        own.draft.tried.extend(tries.then_some(drafter));
         tries
     }
 }
