@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use cascade_core::{Fingerprint, ForwardTimes};
 use cascade_engine::{Clock, SystemClock, ThreadClock};
-use cascade_models::Model;
+use cascade_models::{Model, user_cache};
 
-use crate::costs::{CostClock, CostFile, ForwardTime, Measured, machine};
+use crate::costs::CostClock::{self, Cpu, Wall};
+use crate::costs::{CostFile, ForwardTime, Measured, machine};
 
 /// What measuring takes at most.
 const MOST: Duration = Duration::from_millis(500);
@@ -27,13 +28,7 @@ pub const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
 /// The folder where times are kept: `cascade/forward-times` in `XDG_CACHE_HOME`, or in `.cache` of
 /// the user's folder. `None` if there is none.
 pub fn forward_times_folder() -> Option<PathBuf> {
-    let folder = |name: &str| {
-        let value = std::env::var_os(name).filter(|value| !value.is_empty());
-        value.map(PathBuf::from)
-    };
-    let user = || folder("HOME").or_else(|| folder("USERPROFILE"));
-    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(user()?.join(".cache")))?;
-    Some(cache.join("cascade").join("forward-times"))
+    Some(user_cache()?.join("cascade").join("forward-times"))
 }
 
 /// T(R) as it was measured.
@@ -74,11 +69,7 @@ pub(crate) fn forward_times(
         model: described(model),
         ..of
     };
-    let clock = if is_alone {
-        CostClock::Cpu
-    } else {
-        CostClock::Wall
-    };
+    let clock = if is_alone { Cpu } else { Wall };
     let file = forward_times_folder().map(|folder| folder.join(file_name(&of, clock)));
     // Its name says what was measured, and by what.
     let known = file.as_ref().and_then(|file| CostFile::open(file).ok());
@@ -122,19 +113,21 @@ fn file_name(of: &Measured, clock: CostClock) -> String {
 /// Measures, again if rows seem to take less time than fewer of them.
 fn measure(model: &Arc<Model>, clock: CostClock) -> Option<Vec<ForwardTime>> {
     let now = || match clock {
-        CostClock::Wall => SystemClock.now(),
-        CostClock::Cpu => ThreadClock.now(),
+        Wall => SystemClock.now(),
+        Cpu => ThreadClock.now(),
     };
     let mut times: Vec<ForwardTime> = Vec::new();
     for _ in 0..ATTEMPTS {
         let new = model.time_forwards(MOST, now).ok()?;
-        let new = new.into_iter().map(|timed| ForwardTime {
-            context: timed.context,
-            rows: timed.rows,
-            seconds: timed.seconds,
-            fastest: timed.seconds,
-            slowest: timed.seconds,
-        });
+        let new = new
+            .into_iter()
+            .map(|((context, rows), seconds)| ForwardTime {
+                context,
+                rows,
+                seconds,
+                fastest: seconds,
+                slowest: seconds,
+            });
         times = fastest(times, new.collect());
         if impossible(&times).is_none() {
             break;
@@ -184,8 +177,7 @@ mod tests {
                 device: "cpu".into(),
                 threads: 1,
             };
-            let clock = CostClock::Wall;
-            let file = CostFile::new(PROGRAM.into(), machine(), of, clock, None, forwards);
+            let file = CostFile::new(PROGRAM.into(), machine(), of, Wall, None, forwards);
             MeasuredTimes::of(&file).unwrap().impossible
         };
         // A tenth less is noise.

@@ -102,14 +102,6 @@ fn neighbours<T>(known: &[(usize, T)], at: f64) -> (&T, &T, f64) {
     (before, behind, share)
 }
 
-/// Before anything was measured: a forward of one row takes 1, and each further row adds 2% of
-/// that.
-impl Default for ForwardTimes {
-    fn default() -> Self {
-        RowTimes::linear(1.0, RowTimes::ASSUMED_ROW).into()
-    }
-}
-
 impl From<RowTimes> for ForwardTimes {
     fn from(times: RowTimes) -> Self {
         Self {

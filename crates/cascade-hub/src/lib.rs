@@ -79,5 +79,5 @@ pub use files::{
     LARGEST_JSON, ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat,
 };
 pub use limits::HubLimits;
-pub use options::HubOptions;
+pub use options::{HubOptions, user_cache};
 pub use source::ModelSource;

@@ -53,13 +53,8 @@ impl HubOptions {
 
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let home = get("HF_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(get("XDG_CACHE_HOME")?).join("huggingface")))
-            .unwrap_or_else(|| {
-                let user = get("HOME").or_else(|| get("USERPROFILE"));
-                PathBuf::from(user.unwrap_or_default()).join(".cache/huggingface")
-            });
+        let cache = || cache_in(&get).unwrap_or_else(|| PathBuf::from(".cache"));
+        let home = get("HF_HOME").map_or_else(|| cache().join("huggingface"), PathBuf::from);
         let cache = get("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from);
         let token_file = get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
         let token = get("HF_TOKEN")
@@ -153,6 +148,22 @@ fn seconds(value: &str) -> Option<Duration> {
     (0.001..=86_400.0)
         .contains(&seconds)
         .then(|| Duration::from_secs_f64(seconds))
+}
+
+/// The user's folder for what programs keep and can make again: `XDG_CACHE_HOME`, or `.cache` in
+/// the user's folder. `None` if the environment names neither.
+pub fn user_cache() -> Option<PathBuf> {
+    cache_in(|name| {
+        std::env::var(name)
+            .ok()
+            .filter(|value| !value.trim().is_empty())
+    })
+}
+
+fn cache_in(get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let user = || get("HOME").or_else(|| get("USERPROFILE"));
+    let cache = get("XDG_CACHE_HOME").map(PathBuf::from);
+    cache.or_else(|| Some(PathBuf::from(user()?).join(".cache")))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! T(R): what forwards of a model take on this machine, measured in a fraction of a second.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,16 +30,8 @@ const SOURCE: usize = 64;
 const SHORT: usize = 0;
 const LONG: usize = 1;
 
-/// The shortest time of a forward of so many rows after a context of so many tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TimedForward {
-    /// Tokens of the context.
-    pub context: usize,
-    /// Rows.
-    pub rows: usize,
-    /// Seconds.
-    pub seconds: f64,
-}
+/// Seconds of the shortest forward, by tokens of the context and rows.
+pub type TimedForwards = BTreeMap<(usize, usize), f64>;
 
 impl Model {
     /// Times forwards of 1 to 16 rows after a short context, and on the CPU some after one of 1,024
@@ -58,7 +51,7 @@ impl Model {
         self: &Arc<Self>,
         most: Duration,
         now: impl Fn() -> Duration,
-    ) -> Result<Vec<TimedForward>> {
+    ) -> Result<TimedForwards> {
         let mut timing = Timing::new(self, most, now)?;
         for rows in ROWS {
             timing.time(SHORT, rows, true)?;
@@ -76,7 +69,7 @@ struct Timing<N> {
     /// Sessions after a short context, and a long one if that is timed, with the contexts of their
     /// next forwards.
     places: Vec<(Session, Vec<TokenId>)>,
-    times: Vec<TimedForward>,
+    times: TimedForwards,
     end: Duration,
     now: N,
 }
@@ -84,21 +77,19 @@ struct Timing<N> {
 impl<N: Fn() -> Duration> Timing<N> {
     fn new(model: &Arc<Model>, most: Duration, now: N) -> Result<Self> {
         let mut places = vec![begun(model)?];
-        let limit = model.info().max_context.unwrap_or(usize::MAX);
-        let longest = (LONG_PAGES + 1) * PAGE_SLOTS;
-        if model.gathers() && longest <= limit {
+        if model.gathers() {
             let (mut session, _) = begun(model)?;
             let context = session.repeat_first_page(LONG_PAGES);
             places.extend(context.map(|context| (session, context)));
         }
         let mut timing = Self {
             places,
-            times: Vec::new(),
+            times: BTreeMap::new(),
             end: now(),
             now,
         };
         timing.time(SHORT, 1, true)?;
-        let one = timing.times.first().map_or(0.0, |one| one.seconds);
+        let one: f64 = timing.times.values().sum();
         timing.end += most.min(FORWARDS * Duration::from_secs_f64(one));
         Ok(timing)
     }
@@ -136,15 +127,8 @@ impl<N: Fn() -> Duration> Timing<N> {
         let draft = TokenTree::chain(context[..rows - 1].to_vec());
         session.score(context, &draft, Want::ARGMAX)?;
         let seconds = (self.now)().saturating_sub(started).as_secs_f64();
-        let same = |it: &&mut TimedForward| (it.context, it.rows) == (context.len(), rows);
-        match self.times.iter_mut().find(same) {
-            Some(known) => known.seconds = known.seconds.min(seconds),
-            None => self.times.push(TimedForward {
-                context: context.len(),
-                rows,
-                seconds,
-            }),
-        }
+        let known = self.times.entry((context.len(), rows)).or_insert(seconds);
+        *known = known.min(seconds);
         Ok(())
     }
 }
@@ -163,12 +147,15 @@ fn begun(model: &Arc<Model>) -> Result<(Session, Vec<TokenId>)> {
 }
 
 /// What a forward is expected to take at most, by those of no more rows.
-fn expected(times: &[TimedForward], context: usize, rows: usize) -> Duration {
+fn expected(times: &TimedForwards, context: usize, rows: usize) -> Duration {
     let known = times
         .iter()
-        .filter(|it| it.rows <= rows && it.context <= context)
-        .max_by_key(|it| it.rows);
-    let seconds = known.map_or(0.0, |it| it.seconds * (rows as f64 / it.rows as f64));
+        .map(|(&(at, known), &seconds)| (at, known, seconds));
+    let fewer = known.filter(|&(at, known, _)| known <= rows && at <= context);
+    let nearest = fewer.max_by_key(|&(_, known, _)| known);
+    let seconds = nearest.map_or(0.0, |(_, known, seconds)| {
+        seconds * rows as f64 / known as f64
+    });
     Duration::from_secs_f64(seconds)
 }
 
@@ -196,11 +183,7 @@ mod tests {
             Duration::from_millis(clock.get())
         };
         let times = model(positions).time_forwards(Duration::from_millis(budget), now);
-        times
-            .unwrap()
-            .iter()
-            .map(|it| (it.context, it.rows))
-            .collect()
+        times.unwrap().into_keys().collect()
     }
 
     #[test]

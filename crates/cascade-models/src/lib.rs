@@ -51,13 +51,13 @@ pub use cascade_checkpoint::{
 };
 pub use cascade_hub::{
     EmbeddedModel, EmbeddedWeights, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles,
-    VocabularyFiles, WeightFormat,
+    VocabularyFiles, WeightFormat, user_cache,
 };
 pub use device::{Device, DeviceSpec, OpenDevice, parse_device};
 pub use dtype::{CacheType, parse_cache_type};
 pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
-pub use forward_times::TimedForward;
+pub use forward_times::TimedForwards;
 pub use gathering::{
     BatchCounts, BatchedSession, Batcher, Participant, ScoreCall, TakesPart, Workers,
     score_together,

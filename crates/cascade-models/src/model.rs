@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cascade_core::{Architecture, ForwardTimes, HiddenLayers, LARGEST_FORWARD, ScorerInfo};
+use cascade_core::{
+    Architecture, ForwardTimes, HiddenLayers, LARGEST_FORWARD, RowTimes, ScorerInfo,
+};
 
 #[cfg(feature = "candle")]
 use crate::backend::candle::Candle;
@@ -104,7 +106,8 @@ impl Model {
     /// [said](Self::set_forward_times).
     pub(crate) fn forward_times(&self) -> &ForwardTimes {
         static ASSUMED: OnceLock<ForwardTimes> = OnceLock::new();
-        let assumed = || ASSUMED.get_or_init(ForwardTimes::default);
+        let assumed =
+            || ASSUMED.get_or_init(|| RowTimes::linear(1.0, RowTimes::ASSUMED_ROW).into());
         self.times.get().unwrap_or_else(assumed)
     }
 

@@ -26,11 +26,9 @@ pub(super) struct Acceptance {
     /// How much less of a probable statement is left for each unit of temperature.
     heat: f64,
     temperature: f64,
-    /// The correction that texts begin with, the text's own, and whether there was an outcome in
-    /// it.
+    /// The correction that texts begin with, and the text's own.
     fresh: f64,
     shift: f64,
-    is_begun: bool,
     buckets: [[Correction; STATED.len() + 1]; POSITIONS.len() + 1],
 }
 
@@ -72,21 +70,18 @@ impl Acceptance {
     /// by a drafter that knows the model's probabilities is of the model, too.
     pub(super) fn begin(&mut self, temperature: f64) {
         self.temperature = temperature;
-        if !self.counts {
-            return;
-        }
-        if self.is_begun {
+        if self.counts {
             self.fresh += FAST * (self.shift - self.fresh);
+            self.shift = self.fresh;
         }
-        self.shift = self.fresh;
-        self.is_begun = false;
     }
 
     /// The probability that a token at `position` is accepted if the one before it is.
     pub(super) fn estimate(&self, stated: Option<f32>, position: usize) -> f64 {
         let stated = stated.unwrap_or(self.prior);
-        let bucket = self.buckets[row(position)][column(stated)];
-        squashed(self.said(stated) + self.shift + bucket.log_odds)
+        let (row, column) = bucket(stated, position);
+        let general = self.buckets[row][column].log_odds;
+        squashed(self.said(stated) + self.shift + general)
     }
 
     /// What a statement means at this temperature: the more probable, the less of it is left.
@@ -101,22 +96,20 @@ impl Acceptance {
         let believed = self.estimate(stated, position);
         let error = f64::from(u8::from(accepted)) - believed;
         let stated = stated.unwrap_or(self.prior);
-        let bucket = &mut self.buckets[row(position)][column(stated)];
-        bucket.log_odds += error * weight(SLOW, bucket.seen);
-        bucket.seen += 1.0;
+        let (row, column) = bucket(stated, position);
+        let general = &mut self.buckets[row][column];
+        general.log_odds += error * weight(SLOW, general.seen);
+        general.seen += 1.0;
         self.shift += error * FAST;
-        self.is_begun = true;
         self.heat -= HEAT * error * self.temperature * log_odds(stated).max(0.0);
         believed
     }
 }
 
-fn row(position: usize) -> usize {
-    POSITIONS.partition_point(|&bound| bound < position)
-}
-
-fn column(stated: f32) -> usize {
-    STATED.partition_point(|&bound| bound < stated)
+/// Where the correction is for what was said at a position.
+fn bucket(stated: f32, position: usize) -> (usize, usize) {
+    let row = POSITIONS.partition_point(|&bound| bound < position);
+    (row, STATED.partition_point(|&bound| bound < stated))
 }
 
 fn log_odds(p: f32) -> f64 {

@@ -189,8 +189,8 @@ impl Schedule for OnlineSchedule {
         let state = &own.drafters[drafter];
         own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
         let (survival, trial) = (own.draft.survival, own.draft.trial);
-        let tip = Tip::default().after(drafted.position + 1);
-        trial || self.balance(reviewer, drafter, survival, tip) <= 0.0
+        let tip = Tip::default().after(drafted.position + 1, survival);
+        trial || self.balance(reviewer, drafter, tip) <= 0.0
     }
 
     fn trim(

@@ -23,22 +23,26 @@ pub(super) struct Kept {
 /// Where a draft goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tip {
+    /// Probability that the draft is kept so far.
+    pub(super) survival: f64,
     pub(super) depth: usize,
     /// Nodes of the draft so far.
     pub(super) nodes: usize,
 }
 
 impl Tip {
-    pub(super) fn of(state: &DraftState<'_>) -> Self {
+    pub(super) fn of(survival: f64, state: &DraftState<'_>) -> Self {
         Self {
+            survival,
             depth: state.depth,
             nodes: state.nodes,
         }
     }
 
-    /// After so many further tokens.
-    pub(super) fn after(self, tokens: usize) -> Self {
+    /// After so many further tokens, the last of which is kept with this probability.
+    pub(super) fn after(self, tokens: usize, survival: f64) -> Self {
         Self {
+            survival,
             depth: self.depth + tokens,
             nodes: self.nodes + tokens,
         }
@@ -75,36 +79,33 @@ impl OnlineSchedule {
         (self.forward(drafter) + own.beside.time()) / (own.gain() * self.forward(reviewer))
     }
 
-    /// Expected tokens less their price, of the best length of a neural drafter that goes on after
-    /// `depth` tokens of a draft with so many nodes, if they survive with this probability.
-    pub(super) fn balance(&self, reviewer: usize, drafter: usize, survival: f64, at: Tip) -> f64 {
+    /// Expected tokens less their price, of the best length of a neural drafter that goes on there.
+    pub(super) fn balance(&self, reviewer: usize, drafter: usize, at: Tip) -> f64 {
         let own = &self.reviewers[reviewer];
         let acceptance = &own.drafters[drafter].next;
         let token = self.token_cost(reviewer, drafter);
         let rate = own.gain();
         let rows = at.nodes + 1;
-        let (mut survival, mut tokens) = (survival, 0.0);
-        let mut best = f64::NEG_INFINITY;
+        let (mut survival, mut tokens, mut best) = (at.survival, 0.0, f64::NEG_INFINITY);
         for ahead in 0..HORIZON {
             survival *= acceptance.estimate(None, at.depth + ahead);
             tokens += survival;
             let drafted = (ahead + 1) as f64;
             let price = drafted * token + own.added(rows, drafted);
             best = best.max(tokens - rate * price);
+            // What follows is kept no more often.
+            if survival <= rate * token {
+                break;
+            }
         }
         best
     }
 
     /// The neural drafter with the best balance, of those that may go on; each drafts once, and
     /// smaller ones after larger ones.
-    pub(super) fn best_neural(
-        &self,
-        reviewer: usize,
-        survival: f64,
-        at: Tip,
-    ) -> Option<(usize, f64)> {
+    pub(super) fn best_neural(&self, reviewer: usize, at: Tip) -> Option<(usize, f64)> {
         let levels = self.neural_below(self.reviewers[reviewer].draft.neural);
-        let balances = levels.map(|level| (level, self.balance(reviewer, level, survival, at)));
+        let balances = levels.map(|level| (level, self.balance(reviewer, level, at)));
         balances.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -137,7 +138,8 @@ impl OnlineSchedule {
         let (best, count) = best_count(order.iter().map(|&node| reached[node]), price);
         let chain = proposal.kept_path(|_| true);
         let along = chain.iter().map(|&node| reached[node]);
-        let (length, balance, without) = self.best_handover(reviewer, Tip::of(state), along, price);
+        let tip = Tip::of(own.draft.survival, state);
+        let (length, balance, without) = self.best_handover(reviewer, tip, along, price);
         let (best, kept) = if balance > best {
             (balance, &chain[..length])
         } else {
@@ -161,15 +163,15 @@ impl OnlineSchedule {
         reached: impl Iterator<Item = f64>,
         price: impl Fn(usize) -> f64,
     ) -> (usize, f64, f64) {
-        let next = |survival, at| {
-            let (_, balance) = self.best_neural(reviewer, survival, at)?;
+        let next = |at| {
+            let (_, balance) = self.best_neural(reviewer, at)?;
             (balance > 0.0).then_some(balance)
         };
-        let without = next(self.reviewers[reviewer].draft.survival, at).unwrap_or(0.0);
+        let without = next(at).unwrap_or(0.0);
         let (mut best, mut tokens) = ((0, without), 0.0);
         for (length, survival) in (1..).zip(reached.take_while(|_| without > 0.0)) {
             tokens += survival;
-            let Some(next) = next(survival, at.after(length)) else {
+            let Some(next) = next(at.after(length, survival)) else {
                 break;
             };
             let balance = tokens - price(length) + next;
@@ -186,13 +188,10 @@ fn best_count(
     probabilities: impl Iterator<Item = f64>,
     price: impl Fn(usize) -> f64,
 ) -> (f64, usize) {
-    let (mut best, mut kept, mut gain) = (0.0, 0, 0.0);
-    for (count, probability) in (1..).zip(probabilities) {
+    let mut gain = 0.0;
+    let balances = (1..).zip(probabilities).map(|(count, probability)| {
         gain += probability;
-        let balance = gain - price(count);
-        if balance > best {
-            (best, kept) = (balance, count);
-        }
-    }
-    (best, kept)
+        (gain - price(count), count)
+    });
+    balances.fold((0.0, 0), |best, it| if it.0 > best.0 { it } else { best })
 }

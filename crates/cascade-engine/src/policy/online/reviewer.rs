@@ -1,7 +1,5 @@
 //! What is known of a reviewer and those who draft for it.
 
-use std::cmp::Ordering;
-
 use super::costs::{Costs, Rate};
 use super::shadow::Shadow;
 use crate::policy::acceptance::Acceptance;
@@ -115,9 +113,11 @@ impl DrafterState {
     /// Asks for more nodes next time if more than half of those that it asked for were kept, and
     /// for fewer if they were not.
     pub(super) fn ask_by(&mut self, kept: usize) {
-        let next = match (2 * kept).cmp(&self.ask) {
-            Ordering::Greater => 2 * self.ask,
-            _ => (3 * self.ask / 4).max(2 * kept),
+        let fewer = (3 * self.ask / 4).max(2 * kept);
+        let next = if 2 * kept > self.ask {
+            2 * self.ask
+        } else {
+            fewer
         };
         self.ask = next.clamp(FEWEST, LONGEST);
     }

@@ -32,7 +32,8 @@ impl OnlineSchedule {
         let is_first = own.draft.answered.is_none();
         let pays = gain > 0.0 && !own.draft.trial;
         let price = self.token_price(reviewer, level);
-        if !pays && !(is_first && self.try_out(reviewer, level, price)) {
+        let is_tried = pays || is_first && self.try_out(reviewer, level, price);
+        if !is_tried {
             return vec![false; rows.len()];
         }
         let own = &mut self.reviewers[reviewer];
@@ -56,12 +57,9 @@ impl OnlineSchedule {
         &self,
         state: &DraftState<'_>,
         growing: &GrowingTree<'_>,
-        Kept {
-            nodes: kept,
-            reached: paths,
-            ..
-        }: &Kept,
+        worthwhile: &Kept,
     ) -> (Vec<bool>, f64) {
+        let (kept, paths) = (&worthwhile.nodes, &worthwhile.reached);
         let (reviewer, level) = (growing.reviewer.0, growing.drafter.0);
         let own = &self.reviewers[reviewer];
         let next = &own.drafters[level].next;
@@ -77,16 +75,19 @@ impl OnlineSchedule {
         let is_kept = |at: &Option<NodeId>| at.is_none_or(|node| kept[node]);
         for at in places.filter(unscored).filter(is_kept) {
             let place = TokenTree::row(at);
-            let reached = at.map_or(survival, |node| paths[node]);
-            let depth = state.depth + at.map_or(0, |node| tree.depth(node) + 1);
+            let tip = Tip {
+                survival: at.map_or(survival, |node| paths[node]),
+                depth: state.depth + at.map_or(0, |node| tree.depth(node) + 1),
+                nodes,
+            };
             let there = tree.children(at).filter(|&child| kept[child]);
             let there: f64 = there.map(|child| paths[child]).sum();
-            let better = reached * next.estimate(None, depth) - there - row;
+            let better = tip.survival * next.estimate(None, tip.depth) - there - row;
             rows[place] = better > 0.0;
             together += better.max(0.0);
-            let going_on = self.balance(reviewer, level, reached, Tip { depth, nodes });
-            if going_on - behind[place] > alone {
-                (alone, best) = (going_on - behind[place], place);
+            let going_on = self.balance(reviewer, level, tip) - behind[place];
+            if going_on > alone {
+                (alone, best) = (going_on, place);
             }
         }
         rows[best] |= alone > 0.0;

@@ -72,8 +72,8 @@ impl OnlineSchedule {
     /// The turn of the neural drafter that pays best, or of one that is tried at the beginning of a
     /// draft.
     pub(super) fn neural_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
-        let survival = self.reviewers[reviewer].draft.survival;
-        let (best, balance) = self.best_neural(reviewer, survival, Tip::of(state))?;
+        let tip = Tip::of(self.reviewers[reviewer].draft.survival, state);
+        let (best, balance) = self.best_neural(reviewer, tip)?;
         let pays = balance > 0.0;
         // Levels below may go on after the token of a larger one.
         let other = if pays {
