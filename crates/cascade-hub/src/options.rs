@@ -53,7 +53,7 @@ impl HubOptions {
 
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let cache = || cache_in(&get).unwrap_or_else(|| PathBuf::from(".cache"));
+        let cache = || cache_in(get).unwrap_or_else(|| PathBuf::from(".cache"));
         let home = get("HF_HOME").map_or_else(|| cache().join("huggingface"), PathBuf::from);
         let cache = get("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from);
         let token_file = get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
