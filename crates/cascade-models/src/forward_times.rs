@@ -77,7 +77,8 @@ struct Timing<N> {
 impl<N: Fn() -> Duration> Timing<N> {
     fn new(model: &Arc<Model>, most: Duration, now: N) -> Result<Self> {
         let mut places = vec![begun(model)?];
-        if model.gathers() {
+        let limit = model.info().max_context.unwrap_or(usize::MAX);
+        if model.gathers() && (LONG_PAGES + 1) * PAGE_SLOTS <= limit {
             let (mut session, _) = begun(model)?;
             let context = session.repeat_first_page(LONG_PAGES);
             places.extend(context.map(|context| (session, context)));

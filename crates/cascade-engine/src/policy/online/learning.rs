@@ -159,10 +159,10 @@ impl OnlineSchedule {
     /// Learns what nodes beside the main path of a neural drafter's turn saved.
     fn learn_branches(&mut self, outcome: &Outcome<'_>) {
         let own = &mut self.reviewers[outcome.reviewer.0];
-        let row = own.gain() * own.one_more(outcome.draft.len() + 1);
         let branched = |turn: &&TurnRecord| turn.turn.nodes > LONGEST;
         for turn in outcome.turns.iter().filter(branched) {
             let drafter = turn.turn.drafter;
+            let row = own.gain() * own.one_more(outcome.draft.len() + 1);
             let beside = |node: &NodeId| {
                 outcome.draft.proposer(*node) == drafter && !turn.path.contains(node)
             };

@@ -31,9 +31,10 @@ pub(super) struct ReviewerState {
     /// Texts that share its next forward, this one included: all, or of a drafter those that
     /// shared the last one of this draft, since few draft far.
     pub(super) texts: usize,
-    /// Seconds that the reviews of its turn in progress should take, if it is a neural drafter, and
-    /// what turns took beside of late, for each: reading text, and choosing tokens.
+    /// Seconds that the reviews of its turn in progress should take, if it is a neural drafter.
     pub(super) in_turn: f64,
+    /// Seconds that its turns took of late beside that, for each forward: reading text, and
+    /// choosing tokens.
     pub(super) beside: Lately,
     pub(super) drafters: Vec<DrafterState>,
     pub(super) draft: Progress,
