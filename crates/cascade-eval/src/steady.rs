@@ -9,61 +9,64 @@ const TOLERANCE: f64 = 1.3;
 /// What more rows take at least, of what fewer take: of a small model, four rows were measured to
 /// take 0.77 times as long as one.
 const LEAST: f64 = 0.6;
-/// Measurements, each with twice as many forwards as the one before.
-const ATTEMPTS: u32 = 4;
+/// Measurements at most, every second one with twice as many forwards.
+const MEASUREMENTS: u32 = 8;
 
-/// Times of forwards by contexts and rows. Each context is measured twice; if the halves differ by
-/// more than 30%, or the curve is one that cannot be, it is measured again, with more forwards.
-/// Contexts that exceed the model's positions are omitted from the result.
+/// Times of forwards by contexts and rows. Each context is measured until the two shortest times of
+/// each number of rows agree within 30%, and the curve is one that can be: what else the machine
+/// does makes times longer, so two that agree are of a machine that did little else. Contexts that
+/// exceed the model's positions are omitted from the result.
 ///
 /// # Errors
-/// [`ErrorKind::Costs`] with the numbers, if that does not help; errors of the model.
+/// [`ErrorKind::Costs`] with the numbers, if eight measurements do not agree; errors of the model.
 pub fn steady_times(bench: &ForwardBench, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
     let mut all = Vec::new();
     for &context in &bench.contexts {
-        let costs = settle(|attempt| {
+        let costs = settle(|measured| {
             let bench = ForwardBench {
                 contexts: vec![context],
-                repeats: bench.repeats << attempt,
+                repeats: bench.repeats << (measured / 2),
                 ..bench.clone()
             };
-            Ok([bench.run(scorer)?, bench.run(scorer)?])
+            Ok(bench.run(scorer)?)
         });
         all.extend(costs.map_err(|error| error.at(format!("context {context}")))?);
     }
     Ok(all)
 }
 
-/// The first measurement without a contradiction, of both halves together.
-fn settle(
-    mut measure: impl FnMut(u32) -> Result<[Vec<ForwardCost>; 2]>,
-) -> Result<Vec<ForwardCost>> {
+/// The two shortest times of each number of rows together, as soon as these agree.
+fn settle(mut measure: impl FnMut(u32) -> Result<Vec<ForwardCost>>) -> Result<Vec<ForwardCost>> {
+    let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
+    let mut by_rows: Vec<Vec<ForwardCost>> = measure(0)?.into_iter().map(|it| vec![it]).collect();
+    let Some(context) = by_rows.first().map(|costs| costs[0].context) else {
+        return Ok(Vec::new());
+    };
     let mut failed = String::new();
-    for attempt in 0..ATTEMPTS {
-        let [first, second] = measure(attempt)?;
-        let Some(context) = first.first().map(|cost| cost.context) else {
-            return Ok(Vec::new());
-        };
-        let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
-        let pairs = || first.iter().zip(&second);
-        let halves: Vec<_> = pairs()
-            .map(|(a, b)| (a.rows, seconds(a), seconds(b)))
+    for measured in 1..MEASUREMENTS {
+        for (costs, new) in by_rows.iter_mut().zip(measure(measured)?) {
+            costs.push(new);
+            costs.sort_by_key(|cost| cost.typical);
+        }
+        let shortest = || by_rows.iter().map(|costs| (costs[0], costs[1]));
+        let both: Vec<_> = shortest()
+            .map(|(a, b)| (a.rows, seconds(&a), seconds(&b)))
             .collect();
-        let Some(problem) = problem(context, &halves) else {
-            return Ok(pairs().map(|(a, b)| a.and(b)).collect());
+        let Some(problem) = problem(context, &both) else {
+            return Ok(shortest().map(|(a, b)| a.and(&b)).collect());
         };
-        failed = format!("{problem} ({})", described(&halves));
+        failed = format!("{problem} ({})", described(&both));
     }
     let message = format!(
-        "times of forwards could not be measured, {ATTEMPTS} times: {failed}; wait until the \
+        "times of forwards could not be measured, {MEASUREMENTS} times: {failed}; wait until the \
          machine has less to do, or give costs that were measured then, or numbers"
     );
     Err(Error::new(ErrorKind::Costs, message))
 }
 
-/// Rows and milliseconds in both halves of a measurement.
-fn described(halves: &[(usize, f64, f64)]) -> String {
-    let described = halves.iter().map(|(rows, first, second)| {
+/// Rows and milliseconds in two measurements.
+fn described(both: &[(usize, f64, f64)]) -> String {
+    let described = both.iter().map(|(rows, first, second)| {
         let (first, second) = (1e3 * first, 1e3 * second);
         format!("{rows} rows: {first:.3} and {second:.3} ms")
     });
@@ -71,8 +74,8 @@ fn described(halves: &[(usize, f64, f64)]) -> String {
 }
 
 /// What is wrong with times of forwards by rows after a context, measured twice.
-fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<String> {
-    let unsteady = halves.iter().find_map(|&(rows, a, b)| {
+fn problem(context: usize, both: &[(usize, f64, f64)]) -> Option<String> {
+    let unsteady = both.iter().find_map(|&(rows, a, b)| {
         let ratio = a.max(b) / a.min(b);
         (ratio > TOLERANCE).then(|| {
             format!(
@@ -80,12 +83,10 @@ fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<String> {
             )
         })
     });
-    let times: Vec<(usize, f64)> = halves
-        .iter()
-        .map(|&(rows, a, b)| (rows, a.min(b)))
-        .collect();
+    let times: Vec<(usize, f64)> = both.iter().map(|&(rows, a, b)| (rows, a.min(b))).collect();
     unsteady.or_else(|| absurd(context, &times))
 }
+
 /// Two forwards whose times contradict each other: more rows take hardly less, and no more than in
 /// several forwards, of which the last attends to the positions of those before it.
 fn absurd(context: usize, times: &[(usize, f64)]) -> Option<String> {
@@ -132,21 +133,27 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_measured_again_until_it_agrees() {
+    fn what_differs_is_measured_again_until_the_shortest_agree() {
         let good = [(1, 1.0), (4, 1.1), (8, 1.6)];
-        let mut attempts = Vec::new();
-        let found: Vec<_> = settle(|attempt| {
-            attempts.push(attempt);
-            let busy = [(1, 1.0), (4, 2.9), (8, 1.6)];
-            let second = if attempt < 2 { busy } else { good };
-            Ok([curve(&good), curve(&second)])
-        })
-        .unwrap()
-        .iter()
-        .map(|cost| cost.typical)
-        .collect();
-        assert_eq!(found[1], Duration::from_micros(1100));
-        assert_eq!(attempts, [0, 1, 2]);
+        let busy = [(1, 1.4), (4, 2.9), (8, 2.3)];
+        let (uneven, other) = (
+            [(1, 1.0), (4, 1.1), (8, 2.3)],
+            [(1, 1.4), (4, 2.9), (8, 1.6)],
+        );
+        for (measurements, agreed) in [
+            (vec![&good, &good], 2),
+            (vec![&good, &busy, &busy, &good], 4),
+            (vec![&busy, &good, &uneven, &good], 4),
+            (vec![&uneven, &good, &other, &good], 3),
+        ] {
+            let mut asked = Vec::new();
+            let found = settle(|measured| {
+                asked.push(measured);
+                Ok(curve(measurements[measured as usize]))
+            });
+            assert_eq!(found.unwrap(), curve(&good));
+            assert_eq!(asked, (0..agreed).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -161,10 +168,10 @@ mod tests {
                 "4 rows seems to take 0.50 times as long as one of 1",
             ),
         ] {
-            let mut attempts = 0;
+            let mut measurements = 0;
             let error = settle(|_| {
-                attempts += 1;
-                Ok([curve(&times), curve(&times)])
+                measurements += 1;
+                Ok(curve(&times))
             })
             .unwrap_err()
             .to_string();
@@ -172,15 +179,12 @@ mod tests {
                 error.contains(named) && error.contains("9 rows:"),
                 "{error}"
             );
-            assert_eq!(attempts, ATTEMPTS);
+            assert_eq!(measurements, MEASUREMENTS);
         }
-        let error = settle(|attempt| {
-            let busy = 1.0 + f64::from(attempt);
-            Ok([curve(&[(1, 1.0)]), curve(&[(1, 1.4 * busy)])])
-        })
-        .unwrap_err()
-        .to_string();
-        assert!(error.contains("of 1 rows differ by 5.60 times"), "{error}");
+        let error = settle(|measured| Ok(curve(&[(1, 1.4_f64.powi(-(measured as i32)))])))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("of 1 rows differ by 1.40 times"), "{error}");
     }
 
     #[test]
@@ -201,7 +205,7 @@ mod tests {
         }
         let without_context = problem(0, &[(16, 0.285, 0.286), (64, 6.2, 6.2)]);
         assert!(without_context.is_some_and(|problem| problem.contains("seems to take")));
-        let too_short = settle(|_| Ok([vec![], vec![]])).unwrap();
+        let too_short = settle(|_| Ok(vec![])).unwrap();
         assert!(too_short.is_empty());
     }
 }
