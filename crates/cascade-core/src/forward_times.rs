@@ -48,7 +48,7 @@ impl RowTimes {
     }
 
     /// Seconds of a forward of a mean number of rows.
-    fn at(&self, rows: f64) -> f64 {
+    pub fn at(&self, rows: f64) -> f64 {
         let (low, high, share) = neighbours(&self.known, rows);
         low + share * (high - low)
     }
@@ -82,12 +82,14 @@ impl ForwardTimes {
         (!by_context.is_empty()).then_some(Self { by_context })
     }
 
-    /// Seconds of a forward of a mean number of rows after a context of so many tokens. Shorter
-    /// contexts than the shortest one take as long.
-    pub fn at(&self, rows: f64, context: usize) -> f64 {
+    /// Times after a context of so many tokens. Shorter contexts than the shortest one take as long.
+    pub fn after(&self, context: usize) -> RowTimes {
         let (low, high, share) = neighbours(&self.by_context, context as f64);
-        let (low, high) = (low.at(rows), high.at(rows));
-        low + share * (high - low).max(0.0)
+        let times = low.known.iter().chain(&high.known).map(|&(rows, _)| {
+            let (low, high) = (low.seconds(rows), high.seconds(rows));
+            (rows, low + share * (high - low).max(0.0))
+        });
+        RowTimes::measured(times).unwrap_or_else(|| low.clone())
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
     fn attention_takes_time_in_proportion_to_the_context() {
         let measured = [(1100, 1, 2.0), (100, 2, 1.1), (100, 1, 1.0), (1100, 2, 2.4)];
         let times = ForwardTimes::measured(measured).unwrap();
-        let at = |context| times.at(2.0, context);
+        let at = |context| times.after(context).seconds(2);
         for (context, seconds) in [(0, 1.1), (100, 1.1), (600, 1.75), (1100, 2.4), (2100, 3.7)] {
             assert!(
                 (at(context) - seconds).abs() < 1e-9,
@@ -152,12 +154,16 @@ mod tests {
         ];
         let long = [(10, 1, 2.0), (10, 9, 6.5)];
         let times = ForwardTimes::measured(measured.into_iter().chain(long)).unwrap();
-        assert_eq!([times.at(2.0, 0), times.at(5.0, 0)], [3.0, 3.5]);
+        let short = times.after(0);
+        assert_eq!([short.seconds(2), short.seconds(5)], [3.0, 3.5]);
         assert_eq!(
-            [1.0, 2.0, 5.0, 9.0].map(|rows| times.at(rows, 10)),
+            [1, 2, 5, 9].map(|rows| times.after(10).seconds(rows)),
             [2.0, 4.25, 5.5, 6.5]
         );
         let alone = ForwardTimes::from(RowTimes::linear(1.0, 0.5));
-        assert_eq!([alone.at(2.5, 0), alone.at(2.5, 9999)], [1.75, 1.75]);
+        assert_eq!(
+            [0, 9999].map(|context| alone.after(context).at(2.5)),
+            [1.75, 1.75]
+        );
     }
 }

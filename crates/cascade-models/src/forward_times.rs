@@ -9,9 +9,9 @@ use cascade_cpu::PAGE_SLOTS;
 
 use crate::{Model, Session};
 
-/// Rows of the forwards that are timed. What more of them add is what the last ones added: weights
-/// have been read long before.
-const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Rows of the forwards that are timed: kernels take rows by four or eight. What more of them add
+/// is what the last ones added, since weights have been read long before.
+const ROWS: [usize; 6] = [1, 2, 4, 5, 8, 16];
 /// Forwards of so many rows are timed however long they take.
 const NEEDED: usize = 8;
 /// Rows of the forwards that are timed after a long context: their times are on a line.
@@ -21,7 +21,7 @@ const LONG_PAGES: usize = 16;
 /// Rows, and how many forwards of as many follow one another, of which the shortest counts: it
 /// takes some until a processor's caches hold what they hold when nothing else is computed, the
 /// more the shorter they are.
-const RUNS: [(usize, usize); 4] = [(8, 2), (4, 4), (2, 6), (1, 10)];
+const RUNS: [(usize, usize); 5] = [(8, 2), (5, 3), (4, 4), (2, 6), (1, 10)];
 /// What timing all forwards takes at most, in forwards of one row.
 const FORWARDS: u32 = 60;
 /// Tokens of the source, of an encoder-decoder.
@@ -35,9 +35,9 @@ pub type TimedForwards = BTreeMap<(usize, usize), f64>;
 
 impl Model {
     /// Times forwards of 1 to 16 rows after a short context, and on the CPU some after one of 1,024
-    /// tokens, as long as there is time: for as long as 60 forwards of one row, and `most` at most.
-    /// After the short context, those of up to 8 rows are timed once at least, and after the long
-    /// one that of one row. `now` is the clock.
+    /// tokens, as long as there is time: none begins after as long as 60 forwards of one row take,
+    /// or after `most`. After the short context, those of up to 8 rows are timed once at least, and
+    /// after the long one that of one row. `now` is the clock.
     ///
     /// Then those of up to 8 rows are timed in runs, since decoding that never drafts has a faster
     /// forward than decoding that does: where weights are about as large as a processor's caches,
@@ -98,11 +98,10 @@ impl<N: Fn() -> Duration> Timing<N> {
     /// Times runs of forwards, all shorter if there is little time.
     fn run(&mut self) -> Result<()> {
         let context = self.places[SHORT].1.len();
-        let expected = RUNS.map(|(rows, forwards)| {
-            forwards as f64 * expected(&self.times, context, rows).as_secs_f64()
-        });
+        let known = |rows| self.times.get(&(context, rows)).copied().unwrap_or(0.0);
+        let planned = RUNS.map(|(rows, forwards)| forwards as f64 * known(rows));
         let left = self.end.saturating_sub((self.now)()).as_secs_f64();
-        let share = (left / expected.iter().sum::<f64>()).min(1.0);
+        let share = (left / planned.iter().sum::<f64>()).min(1.0);
         for (rows, forwards) in RUNS {
             for _ in 0..(share * forwards as f64) as usize {
                 self.time(SHORT, rows, false)?;
@@ -120,8 +119,7 @@ impl<N: Fn() -> Duration> Timing<N> {
         let nodes = session.info().max_nodes.unwrap_or(usize::MAX);
         let has_room = context.len() + rows <= limit && rows <= nodes;
         let started = (self.now)();
-        let expected = expected(&self.times, context.len(), rows);
-        let has_time = (needed && rows <= NEEDED) || started + expected <= self.end;
+        let has_time = (needed && rows <= NEEDED) || started < self.end;
         if !has_room || !has_time {
             return Ok(());
         }
@@ -145,19 +143,6 @@ fn begun(model: &Arc<Model>) -> Result<(Session, Vec<TokenId>)> {
     let context: Vec<TokenId> = tokens(PAGE_SLOTS + 1).collect();
     session.score(&context, &TokenTree::new(), Want::ARGMAX)?;
     Ok((session, context))
-}
-
-/// What a forward is expected to take at most, by those of no more rows.
-fn expected(times: &TimedForwards, context: usize, rows: usize) -> Duration {
-    let known = times
-        .iter()
-        .map(|(&(at, known), &seconds)| (at, known, seconds));
-    let fewer = known.filter(|&(at, known, _)| known <= rows && at <= context);
-    let nearest = fewer.max_by_key(|&(_, known, _)| known);
-    let seconds = nearest.map_or(0.0, |(_, known, seconds)| {
-        seconds * rows as f64 / known as f64
-    });
-    Duration::from_secs_f64(seconds)
 }
 
 #[cfg(test)]
@@ -193,11 +178,11 @@ mod tests {
         let long = [(1025, 1), (1025, 8)];
         assert_eq!(
             timed(2048, 0),
-            [short(&[1, 2, 4, 8]), long[..1].to_vec()].concat()
+            [short(&[1, 2, 4, 5, 8]), long[..1].to_vec()].concat()
         );
-        let all = [short(&[1, 2, 4, 8, 16]), long.to_vec()].concat();
+        let all = [short(&[1, 2, 4, 5, 8, 16]), long.to_vec()].concat();
         assert_eq!(timed(2048, 10_000), all);
-        assert_eq!(timed(75, 10_000), short(&[1, 2, 4, 8]));
+        assert_eq!(timed(75, 10_000), short(&[1, 2, 4, 5, 8]));
     }
 
     #[test]

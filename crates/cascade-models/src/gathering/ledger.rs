@@ -11,7 +11,8 @@ pub(super) fn divide(times: &ForwardTimes, time: Duration, rows: &[usize]) -> Ve
     let all: usize = rows.iter().sum();
     let texts = rows.iter().filter(|&&rows| rows > 0).count();
     // A clock may be too coarse for a small model: then all pay alike.
-    let seconds = |rows: usize| times.at(rows as f64, 0).max(f64::MIN_POSITIVE);
+    let times = times.after(0);
+    let seconds = |rows: usize| times.seconds(rows).max(f64::MIN_POSITIVE);
     let further = (all - texts).max(1) as f64;
     let (equal, price) = (
         seconds(texts) / texts as f64,

@@ -1,9 +1,12 @@
 //! What forwards of a model cost and earn: its times by rows, how busy the machine is, and the
 //! rate of tokens.
 
-use cascade_core::ForwardTimes;
+use cascade_core::{ForwardTimes, RowTimes};
 
 use crate::policy::lately::{FAST, Lately};
+
+/// Tokens of the context over which a forward takes about as long.
+const STEP: usize = 64;
 
 /// T(R) of a model, and the load of the machine: measured over expected times, with forgetting. A
 /// busy machine makes all forwards slower alike, so what more rows add, in forwards of one row, is
@@ -11,8 +14,9 @@ use crate::policy::lately::{FAST, Lately};
 #[derive(Clone, Debug)]
 pub(super) struct Costs {
     times: ForwardTimes,
-    /// Tokens of the context of late.
+    /// Tokens of the context of late, in steps, and times after it.
     context: usize,
+    now: RowTimes,
     /// None before the first measurement, if the unit of the times is not known.
     load: Lately,
 }
@@ -22,6 +26,7 @@ impl Costs {
     /// not known before a forward was measured.
     pub(super) fn new(times: ForwardTimes, load: Option<f64>) -> Self {
         Self {
+            now: times.after(0),
             times,
             context: 0,
             load: Lately(load),
@@ -30,7 +35,11 @@ impl Costs {
 
     /// Forwards are after a context of so many tokens from now on.
     pub(super) fn follow(&mut self, context: usize) {
-        self.context = context;
+        let context = context - context % STEP;
+        if context != self.context {
+            self.context = context;
+            self.now = self.times.after(context);
+        }
     }
 
     /// Seconds of a forward of a mean number of rows; `None` before the first measurement.
@@ -40,7 +49,7 @@ impl Costs {
 
     /// Time of such a forward in the unit of T(R).
     pub(super) fn at(&self, rows: f64) -> f64 {
-        self.times.at(rows, self.context)
+        self.now.at(rows)
     }
 
     /// Learns the load from a forward.
