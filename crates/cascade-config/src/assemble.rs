@@ -1,12 +1,13 @@
 //! From a configuration to a cascade.
 
 use std::iter::once;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use cascade_chat::ChatTemplate;
 use cascade_core::{ForwardTimes, Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, OnStatement, OwnTime, Role, Schedule,
+    AssumedCosts, AssumedTimes, Cascade, CascadeBuilder, OwnTime, Role, Schedule, Statement,
     ThreadClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
@@ -35,7 +36,7 @@ pub struct Assembly<'a> {
     chat: Option<&'a ChatTemplate>,
     target: Option<Target>,
     schedule: Option<Box<dyn Schedule>>,
-    on_statement: OnStatement,
+    statements: Option<Sender<Statement>>,
     participant: Option<&'a Participant>,
 }
 
@@ -47,7 +48,7 @@ impl<'a> Assembly<'a> {
             chat: None,
             target: None,
             schedule: None,
-            on_statement: OnStatement::default(),
+            statements: None,
             participant: None,
         }
     }
@@ -79,10 +80,10 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Is given what became of drafters' statements by the configuration's own schedule.
-    pub fn telling(self, on_statement: OnStatement) -> Self {
+    /// Is sent what became of drafters' statements by the configuration's own schedule.
+    pub fn telling(self, statements: impl Into<Option<Sender<Statement>>>) -> Self {
         Self {
-            on_statement,
+            statements: statements.into(),
             ..self
         }
     }
@@ -182,7 +183,7 @@ impl ModelPool {
             chat,
             target,
             schedule,
-            on_statement,
+            statements,
             participant,
         } = assembly.into();
         config.check_networks()?;
@@ -205,7 +206,7 @@ impl ModelPool {
         let live = target.times.is_none();
         let notes = self.notes_on_costs(live).chain(self.notes());
         let notes = notes.chain(parts.notes).collect();
-        let own = || self.schedule(config, &parts.levels, &target, &sessions, on_statement);
+        let own = || self.schedule(config, &parts.levels, &target, &sessions, statements);
         let schedule = schedule.map_or_else(own, Ok)?;
         let builder = parts.builder.schedule(schedule);
         let cascade = self.with_target(builder, config, target, &sessions).build();
@@ -246,7 +247,7 @@ impl ModelPool {
         levels: &[LevelInfo],
         target: &Target,
         sessions: &Sessions<'_>,
-        on_statement: OnStatement,
+        statements: Option<Sender<Statement>>,
     ) -> Result<Box<dyn Schedule>> {
         let mut assumed = assumed_costs(levels);
         assumed.fixed = self.options.fixed_costs;
@@ -255,7 +256,7 @@ impl ModelPool {
             Some(times) => times_by_level(config, times),
         };
         let schedule = config.schedule();
-        Ok(schedule.schedule(config.placement, assumed, on_statement))
+        Ok(schedule.schedule(config.placement, assumed, statements))
     }
 
     /// What forwards of the levels cost: as the user's files say, else as measured, where anybody

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_core::LevelId;
 use cascade_engine::{
     AssumedCosts, Branching, DEFAULT_MAX_NODES, Error as CascadeError, KMatrix, Lenience,
-    LevelSpec, NeuralSpec, OnStatement, Options, Placement, Rule, StopSequences, check_levels,
+    LevelSpec, NeuralSpec, Options, Placement, Rule, StopSequences, check_levels,
 };
 use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::DrafterConfig;
@@ -272,11 +272,9 @@ impl Config {
             },
         });
         let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
-        let mut schedule = self.schedule.schedule(
-            self.placement,
-            AssumedCosts::default(),
-            OnStatement::default(),
-        );
+        let mut schedule = self
+            .schedule
+            .schedule(self.placement, AssumedCosts::default(), None);
         match check_levels(&levels, &mut *schedule) {
             Ok(_) => Ok(self),
             Err(error) => Err(Error::cascade(&self.label, error)),

@@ -1,7 +1,9 @@
 //! Who drafts and how much: the schedule of a configuration.
 
+use std::sync::mpsc::Sender;
+
 use cascade_engine::{
-    AssumedCosts, KMatrix, OnStatement, OnlineSchedule, Placement, Schedule, StaticSchedule,
+    AssumedCosts, KMatrix, OnlineSchedule, Placement, Schedule, Statement, StaticSchedule,
 };
 
 /// The schedule of a configuration.
@@ -32,16 +34,16 @@ impl ScheduleConfig {
     }
 
     /// The schedule itself. `assumed` are costs before they are measured. Only the online one
-    /// believes statements, and gives what became of them.
+    /// believes statements, and sends what became of them.
     pub fn schedule(
         &self,
         placement: Placement,
         assumed: AssumedCosts,
-        tell: OnStatement,
+        statements: Option<Sender<Statement>>,
     ) -> Box<dyn Schedule> {
         match self {
             Self::Static(k) => Box::new(StaticSchedule::new(k.clone()).with_placement(placement)),
-            Self::Online => Box::new(OnlineSchedule::new(assumed).telling(tell)),
+            Self::Online => Box::new(OnlineSchedule::new(assumed).telling(statements)),
         }
     }
 }

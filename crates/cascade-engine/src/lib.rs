@@ -74,8 +74,8 @@ pub use policy::{
     AcceptanceHead, AdaptiveConfidence, AssumedCosts, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
     Classifier, ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength,
     ForwardCost, GrowingTree, HEAD_WANT, HeadLayer, HeadWeights, InvalidNetwork, Judgement,
-    LengthHeuristic, MdpThreshold, NewText, OnStatement, OnlineSchedule, Outcome, Plan, Schedule,
-    Statement, StaticSchedule, StopRule, Turn, TurnRecord, TurnStart, classifier_features,
+    LengthHeuristic, MdpThreshold, NewText, OnlineSchedule, Outcome, Plan, Schedule, Statement,
+    StaticSchedule, StopRule, Turn, TurnRecord, TurnStart, classifier_features,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use shared_vocabulary::DraftVocabulary;

@@ -35,7 +35,7 @@ pub use head::{AcceptanceHead, HEAD_WANT, HeadLayer, HeadWeights};
 pub use heuristic::LengthHeuristic;
 pub use mdp::MdpThreshold;
 pub use network::InvalidNetwork;
-pub use online::{AssumedCosts, OnStatement, OnlineSchedule, Statement};
+pub use online::{AssumedCosts, OnlineSchedule, Statement};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub use schedule::{DraftState, GrowingTree, NewText, Plan, Schedule, Turn, TurnRecord, TurnStart};
 pub use static_schedule::StaticSchedule;

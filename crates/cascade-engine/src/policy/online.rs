@@ -10,10 +10,12 @@ mod statement;
 mod trees;
 mod turns;
 
+use std::sync::mpsc::Sender;
+
 use cascade_core::{LevelId, ScoredTree, Want};
 
 use self::costs::Rate;
-use self::prices::{Kept, Tip};
+use self::prices::Tip;
 use self::reviewer::{
     DrafterState, NEURAL_PRIOR, Progress, ReviewerState, STATISTICAL_PRIOR, TRIALS,
 };
@@ -25,7 +27,7 @@ use super::{DraftState, DraftedToken, GrowingTree, NewText, Outcome, Plan, Sched
 use crate::{LevelSpec, Result};
 
 pub use self::assumed::AssumedCosts;
-pub use self::statement::{OnStatement, Statement};
+pub use self::statement::Statement;
 
 /// Drafts what pays at present: every token that is expected to save more time than it costs.
 ///
@@ -71,7 +73,7 @@ pub struct OnlineSchedule {
     asked: Vec<Option<bool>>,
     /// Whether times are withheld in this text.
     is_untimed: bool,
-    on_statement: OnStatement,
+    statements: Option<Sender<Statement>>,
 }
 
 /// What a level is.
@@ -103,12 +105,10 @@ impl OnlineSchedule {
         }
     }
 
-    /// Gives what became of drafters' statements to this.
-    pub fn telling(self, on_statement: OnStatement) -> Self {
-        Self {
-            on_statement,
-            ..self
-        }
+    /// Sends what became of drafters' statements.
+    pub fn telling(mut self, statements: Option<Sender<Statement>>) -> Self {
+        self.statements = statements;
+        self
     }
 
     /// Forgets everything.
@@ -165,8 +165,8 @@ impl Schedule for OnlineSchedule {
         }
         if state.turns.is_empty() {
             if reviewer == 0 {
-                let reviewers = self.reviewers.iter_mut();
-                reviewers.for_each(|own| own.texts = state.texts);
+                let all = self.reviewers.iter_mut();
+                all.for_each(|own| own.texts = state.texts);
                 self.asked.fill(None);
             }
             let own = &mut self.reviewers[reviewer];
@@ -203,26 +203,22 @@ impl Schedule for OnlineSchedule {
         let drafter = LevelId(self.grown_by(reviewer.0, drafter.0));
         let mut proposal = Shadow::new(drafter, state, proposed);
         let neural = self.is_neural(drafter.0);
-        let Kept {
-            nodes: mut keep,
-            reached,
-            gain,
-        } = self.worthwhile(reviewer.0, state, &proposal);
+        let mut kept = self.worthwhile(reviewer.0, state, &proposal);
         let own = &mut self.reviewers[reviewer.0];
-        if let Some(&tip) = proposal.kept_path(|node| keep[node]).last() {
-            own.draft.survival = reached[tip];
+        if let Some(&tip) = proposal.kept_path(|node| kept.nodes[node]).last() {
+            own.draft.survival = kept.reached[tip];
         }
-        if let Some(first) = keep.first_mut().filter(|_| neural && own.draft.trial) {
+        if let Some(first) = kept.nodes.first_mut().filter(|_| neural && own.draft.trial) {
             *first = true;
         }
-        proposal.drafted.clone_from(&keep);
+        proposal.drafted.clone_from(&kept.nodes);
         proposal.answered = own.draft.answered.clone().filter(|_| neural);
         own.draft.proposals.push(proposal);
-        let kept = keep.iter().filter(|&&kept| kept).count();
+        let drafted = kept.nodes.iter().filter(|&&is_kept| is_kept).count();
         let own = &mut own.drafters[drafter.0];
-        own.gained(gain);
-        own.ask_by(kept);
-        Some(keep)
+        own.gained(kept.gain);
+        own.ask_by(drafted);
+        Some(kept.nodes)
     }
 
     fn expand(&mut self, state: &DraftState<'_>, growing: &GrowingTree<'_>) -> Option<Vec<bool>> {

@@ -5,11 +5,12 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread;
 
 use cascade_config::{Assembled, Assembly, Config, ModelPool, ScheduleConfig, Target};
 use cascade_core::RowTimes;
-use cascade_engine::{Clock, Convention, KMatrix, VirtualBatch, VirtualText};
+use cascade_engine::{Clock, Convention, KMatrix, Statement, VirtualBatch, VirtualText};
 use serde::{Serialize, Serializer};
 
 use crate::ratio::ByRecord;
@@ -17,7 +18,7 @@ use crate::trace::{
     Oracle, OracleText, Provenance, Record, Trace, recorded_target, replay, replay_options,
 };
 use crate::tune::Times;
-use crate::{Reliability, Result, error};
+use crate::{Result, error};
 
 /// Seconds of a forward of one row of the target; only ratios are reported.
 const FORWARD: f64 = 1e-3;
@@ -190,8 +191,8 @@ pub struct AssumedReplays<'a> {
     /// How many texts are generated at a time, in forwards that they share: a replay for each, in
     /// which every text goes through all records, each from another one on.
     pub texts: &'a [NonZeroUsize],
-    /// Where it is noted what became of the statements of drafters, as the configuration drafts.
-    pub reliability: &'a Reliability,
+    /// Where it is sent what became of the statements of drafters, as the configuration drafts.
+    pub statements: Option<Sender<Statement>>,
 }
 
 impl AssumedReplays<'_> {
@@ -357,7 +358,7 @@ impl AssumedReplays<'_> {
             Drafts::Configured => {
                 let assembly = Assembly::of(self.config)
                     .target(target)
-                    .telling(self.reliability.watch());
+                    .telling(self.statements.clone());
                 (self.pool.assemble(assembly)?, None)
             }
             Drafts::Length(length) => {

@@ -1,10 +1,9 @@
 //! Reliability: how often what was said to be probable came true.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::LevelId;
-use cascade_engine::{OnStatement, Statement};
+use cascade_engine::Statement;
 use serde::Serialize;
 
 /// Upper bounds of the bins of probabilities, the last of which has none.
@@ -12,9 +11,10 @@ const BOUNDS: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 
 const BINS: usize = BOUNDS.len() + 1;
 
 /// What the target kept of tokens by their probability, as drafters stated it and as the online
-/// schedule corrected it before it was known, by level. Clones are the same one.
+/// schedule corrected it before it was known, by level. It is extended by the schedule's
+/// statements.
 #[derive(Clone, Debug, Default)]
-pub struct Reliability(Arc<Mutex<BTreeMap<usize, LevelReliability>>>);
+pub struct Reliability(BTreeMap<usize, LevelReliability>);
 
 /// The statements of one drafter to the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -54,12 +54,6 @@ impl Bin {
 }
 
 impl Reliability {
-    /// What adds statements to it.
-    pub fn watch(&self) -> OnStatement {
-        let own = self.clone();
-        OnStatement::new(move |statement| own.add(statement))
-    }
-
     /// The bounds of the bins: above the first number, up to the second.
     pub fn bounds() -> impl Iterator<Item = (f64, f64)> {
         let lower = std::iter::once(0.0).chain(BOUNDS);
@@ -67,20 +61,15 @@ impl Reliability {
     }
 
     /// The drafters, by level.
-    pub fn levels(&self) -> BTreeMap<usize, LevelReliability> {
-        self.lock().clone()
+    pub fn levels(&self) -> &BTreeMap<usize, LevelReliability> {
+        &self.0
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, LevelReliability>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, statement: &Statement) {
+    fn add(&mut self, statement: &Statement) {
         if statement.reviewer != LevelId::TARGET {
             return;
         }
-        let mut levels = self.lock();
-        let of = levels.entry(statement.drafter.0).or_default();
+        let of = self.0.entry(statement.drafter.0).or_default();
         let add = |bins: &mut Bins, said: f64| {
             let bin = BOUNDS.partition_point(|&bound| bound < said);
             bins[bin].add(said, statement.accepted);
@@ -89,5 +78,11 @@ impl Reliability {
             add(&mut of.stated, f64::from(stated));
         }
         add(&mut of.believed, statement.believed);
+    }
+}
+
+impl Extend<Statement> for Reliability {
+    fn extend<T: IntoIterator<Item = Statement>>(&mut self, statements: T) {
+        statements.into_iter().for_each(|it| self.add(&it));
     }
 }

@@ -128,13 +128,16 @@ impl OnlineSchedule {
         let own = &mut self.reviewers[outcome.reviewer.0];
         let judge = |of: &mut DrafterState, drafter, stated, position, accepted| {
             let believed = of.stated.learn(stated, position, accepted);
-            self.on_statement.tell(&Statement {
-                reviewer: outcome.reviewer,
-                drafter,
-                stated,
-                believed,
-                accepted,
-            });
+            if let Some(statements) = &self.statements {
+                // Whoever asked for them may be gone.
+                let _gone = statements.send(Statement {
+                    reviewer: outcome.reviewer,
+                    drafter,
+                    stated,
+                    believed,
+                    accepted,
+                });
+            }
         };
         for (said, accepted) in judged {
             let of = &mut own.drafters[said.drafter.0];

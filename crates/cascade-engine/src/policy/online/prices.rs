@@ -104,8 +104,8 @@ impl OnlineSchedule {
     /// The neural drafter with the best balance, of those that may go on; each drafts once, and
     /// smaller ones after larger ones.
     pub(super) fn best_neural(&self, reviewer: usize, at: Tip) -> Option<(usize, f64)> {
-        let levels = self.neural_below(self.reviewers[reviewer].draft.neural);
-        let balances = levels.map(|level| (level, self.balance(reviewer, level, at)));
+        let below = self.neural_below(self.reviewers[reviewer].draft.neural);
+        let balances = below.map(|level| (level, self.balance(reviewer, level, at)));
         balances.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 

@@ -114,11 +114,9 @@ impl DrafterState {
     /// Asks for more nodes next time if more than half of those that it asked for were kept, and
     /// for fewer if they were not.
     pub(super) fn ask_by(&mut self, kept: usize) {
-        let fewer = (3 * self.ask / 4).max(2 * kept);
-        let next = if 2 * kept > self.ask {
-            2 * self.ask
-        } else {
-            fewer
+        let next = match 2 * kept {
+            most if most > self.ask => 2 * self.ask,
+            few => few.max(3 * self.ask / 4),
         };
         self.ask = next.clamp(FEWEST, LONGEST);
     }

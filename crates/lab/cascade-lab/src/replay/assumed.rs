@@ -5,6 +5,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config};
@@ -161,7 +162,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         terminal::warn(warning);
     }
     let assumed = &args.assumed;
-    let reliability = Reliability::default();
+    let (statements, told) = channel();
     let replays = AssumedReplays {
         config,
         pool: &config.pool(&AssembleOptions::default().with_device(args.device)),
@@ -172,13 +173,16 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         lengths: &assumed.lengths,
         oracle: assumed.oracle,
         texts: &assumed.texts,
-        reliability: &reliability,
+        statements: assumed.reliability.then_some(statements),
     };
     replays.check().context("--lengths")?;
     let Some(report) = replayed(&replays)? else {
         return Ok(interrupt::status());
     };
-    show(&report, &replays, args)?;
+    let mut reliability = Reliability::default();
+    reliability.extend(told.try_iter());
+    let levels = assumed.reliability.then(|| reliability.levels());
+    show(&report, &replays, args, levels)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -193,27 +197,28 @@ fn replayed(replays: &AssumedReplays<'_>) -> Result<Option<AssumedReport>> {
     Ok(report?)
 }
 
-fn show(report: &AssumedReport, replays: &AssumedReplays<'_>, args: &ReplayArgs) -> Result<()> {
-    let levels = args
-        .assumed
-        .reliability
-        .then(|| replays.reliability.levels());
+fn show(
+    report: &AssumedReport,
+    replays: &AssumedReplays<'_>,
+    args: &ReplayArgs,
+    levels: Option<&BTreeMap<usize, LevelReliability>>,
+) -> Result<()> {
     if args.json {
         let mut report = serde_json::to_value(report)?;
-        if let Some(levels) = &levels {
+        if let Some(levels) = levels {
             report["reliability"] = serde_json::to_value(levels)?;
         }
         return Ok(terminal::write_json(&mut terminal::stdout(), &report)?);
     }
     print(report, replays, &args.assumed)?;
     let config = replays.config;
-    if levels.as_ref().is_some_and(BTreeMap::is_empty) {
+    if levels.is_some_and(BTreeMap::is_empty) {
         let none = "no statements: only the online schedule goes by what drafters state";
         terminal::note(format_args!("{none}"));
     }
-    for (level, of) in levels.unwrap_or_default() {
+    for (level, of) in levels.into_iter().flatten() {
         let name = config.drafters()[level - 1].name();
-        print_reliability(&mut terminal::stdout(), name, &of)?;
+        print_reliability(&mut terminal::stdout(), name, of)?;
     }
     let records = replays.trace.records.iter().skip(replays.offset);
     let records = records.take(replays.limit);

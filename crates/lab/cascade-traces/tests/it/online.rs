@@ -5,8 +5,10 @@ use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use cascade_config::{AssembleOptions, Config};
+use cascade_engine::Statement;
 use cascade_traces::trace::Trace;
 use cascade_traces::{AssumedCosts, AssumedReplays, AssumedReport, Bins, Reliability};
 
@@ -45,7 +47,7 @@ fn replay(
     with: (&[usize], bool),
     texts: &[usize],
 ) -> AssumedReport {
-    watched(trace, drafter, costs, with, texts, &Reliability::default())
+    watched(trace, drafter, costs, with, texts, None)
 }
 
 fn watched(
@@ -54,7 +56,7 @@ fn watched(
     costs: &[AssumedCosts],
     (lengths, oracle): (&[usize], bool),
     texts: &[usize],
-    reliability: &Reliability,
+    statements: Option<Sender<Statement>>,
 ) -> AssumedReport {
     let text = format!("target: {{ model: recorded/model }}\ndrafters: [{{ {drafter} }}]\n");
     let config = Config::parse(&text, "a test's", project()).unwrap();
@@ -69,7 +71,7 @@ fn watched(
         lengths,
         oracle,
         texts: &texts,
-        reliability,
+        statements,
     };
     let report = replays.run(|| ControlFlow::Continue(())).unwrap();
     report.unwrap()
@@ -173,9 +175,11 @@ fn any_number_of_texts_drafts_nearly_as_well_as_the_best_length_in_hindsight() {
 fn what_is_believed_is_nearer_to_what_is_kept_than_what_is_stated() {
     let trace = trace("llama", 1);
     let costs = [AssumedCosts::linear(0.05, &[])];
-    let reliability = Reliability::default();
-    let report = watched(&trace, TREE, &costs, (&[], false), &[1], &reliability);
+    let (tell, told) = channel();
+    let report = watched(&trace, TREE, &costs, (&[], false), &[1], Some(tell));
     assert_eq!(report, replay(&trace, TREE, &costs, (&[], false), &[1]));
+    let mut reliability = Reliability::default();
+    reliability.extend(told);
     let levels = reliability.levels();
     assert_eq!(levels.len(), 1);
     let of = &levels[&1];
