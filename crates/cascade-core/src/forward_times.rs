@@ -82,7 +82,8 @@ impl ForwardTimes {
         (!by_context.is_empty()).then_some(Self { by_context })
     }
 
-    /// Times after a context of so many tokens. Shorter contexts than the shortest one take as long.
+    /// Times after a context of so many tokens. Shorter contexts than the shortest one take as
+    /// long.
     pub fn after(&self, context: usize) -> RowTimes {
         let (low, high, share) = neighbours(&self.by_context, context as f64);
         let times = low.known.iter().chain(&high.known).map(|&(rows, _)| {
