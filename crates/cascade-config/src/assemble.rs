@@ -80,7 +80,8 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Is sent what became of drafters' statements by the configuration's own schedule.
+    /// Sends what became of drafters' statements, if the configuration's own schedule believes them.
+    /// The channel has no bound: receive while generating.
     pub fn telling(self, statements: impl Into<Option<Sender<Statement>>>) -> Self {
         Self {
             statements: statements.into(),

@@ -118,16 +118,14 @@ fn measure(model: &Arc<Model>, clock: CostClock) -> Option<Vec<ForwardTime>> {
     };
     let mut times: Vec<ForwardTime> = Vec::new();
     for _ in 0..ATTEMPTS {
-        let new = model.time_forwards(MOST, now).ok()?;
-        let new = new
-            .into_iter()
-            .map(|((context, rows), seconds)| ForwardTime {
-                context,
-                rows,
-                seconds,
-                fastest: seconds,
-                slowest: seconds,
-            });
+        let timed = model.time_forwards(MOST, now).ok()?.into_iter();
+        let new = timed.map(|((context, rows), seconds)| ForwardTime {
+            context,
+            rows,
+            seconds,
+            fastest: seconds,
+            slowest: seconds,
+        });
         times = fastest(times, new.collect());
         if impossible(&times).is_none() {
             break;

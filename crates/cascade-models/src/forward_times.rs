@@ -35,9 +35,9 @@ pub type TimedForwards = BTreeMap<(usize, usize), f64>;
 
 impl Model {
     /// Times forwards of 1 to 16 rows after a short context, and on the CPU some after one of 1,024
-    /// tokens, as long as there is time: none begins after as long as 60 forwards of one row take,
-    /// or after `most`. After the short context, those of up to 8 rows are timed once at least, and
-    /// after the long one that of one row. `now` is the clock.
+    /// tokens, as long as there is time: for as long as 60 forwards of one row, and `most` at most.
+    /// After the short context, those of up to 8 rows are timed once at least, and after the long
+    /// one that of one row. `now` is the clock.
     ///
     /// Then those of up to 8 rows are timed in runs, since decoding that never drafts has a faster
     /// forward than decoding that does: where weights are about as large as a processor's caches,
@@ -119,7 +119,10 @@ impl<N: Fn() -> Duration> Timing<N> {
         let nodes = session.info().max_nodes.unwrap_or(usize::MAX);
         let has_room = context.len() + rows <= limit && rows <= nodes;
         let started = (self.now)();
-        let has_time = (needed && rows <= NEEDED) || started < self.end;
+        // It takes no less than one of fewer rows.
+        let fewer = self.times.range(..=(context.len(), rows)).next_back();
+        let expected = Duration::from_secs_f64(fewer.map_or(0.0, |it| *it.1));
+        let has_time = (needed && rows <= NEEDED) || started + expected <= self.end;
         if !has_room || !has_time {
             return Ok(());
         }

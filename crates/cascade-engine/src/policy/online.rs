@@ -105,10 +105,10 @@ impl OnlineSchedule {
         }
     }
 
-    /// Sends what became of drafters' statements.
-    pub fn telling(mut self, statements: Option<Sender<Statement>>) -> Self {
-        self.statements = statements;
-        self
+    /// Sends what became of drafters' statements, of each token that the text reached, to whoever
+    /// asks for them.
+    pub fn telling(self, statements: Option<Sender<Statement>>) -> Self {
+        Self { statements, ..self }
     }
 
     /// Forgets everything.

@@ -1,44 +1,47 @@
 //! What drafters said of tokens that are not reviewed yet.
 
-use std::collections::BTreeMap;
-
 use cascade_core::LevelId;
 
 use super::{DraftedToken, Outcome};
 
-/// Probabilities of the drafts in progress, by reviewer, drafter and position.
+/// Probabilities of the drafts in progress.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Pending(BTreeMap<(LevelId, LevelId, usize), Option<f32>>);
+pub(super) struct Pending(Vec<Said>);
 
-/// What a drafter said of a token.
+/// What a drafter said of a token to a reviewer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Said {
+    reviewer: LevelId,
     pub(super) drafter: LevelId,
     pub(super) position: usize,
     pub(super) probability: Option<f32>,
 }
 
 impl Pending {
-    /// Notes a token. What was said of one at its position is of a draft that was given up.
+    /// Notes a token. A position that was noted before belongs to a draft that was given up.
     pub(super) fn note(&mut self, drafted: &DraftedToken<'_>) {
-        let place = (drafted.reviewer, drafted.drafter, drafted.position);
-        self.0.insert(place, drafted.probability);
+        let said = Said {
+            reviewer: drafted.reviewer,
+            drafter: drafted.drafter,
+            position: drafted.position,
+            probability: drafted.probability,
+        };
+        let of = (said.reviewer, said.drafter);
+        let stays = |it: &Said| (it.reviewer, it.drafter) != of || it.position < said.position;
+        self.0.retain(stays);
+        self.0.push(said);
     }
 
     /// Takes what was said of the draft of an outcome, and whether each token was accepted.
     pub(super) fn take(&mut self, outcome: &Outcome<'_>) -> Vec<(Said, bool)> {
+        let all = std::mem::take(&mut self.0).into_iter();
+        let (own, others): (Vec<_>, _) = all.partition(|it| it.reviewer == outcome.reviewer);
+        self.0 = others;
         let judged = outcome.judgements().filter_map(|judgement| {
-            let (drafter, position) = (judgement.drafter, judgement.position);
-            let said = Said {
-                drafter,
-                position,
-                probability: *self.0.get(&(outcome.reviewer, drafter, position))?,
-            };
-            Some((said, judgement.accepted))
+            let of = (judgement.drafter, judgement.position);
+            let said = own.iter().find(|it| (it.drafter, it.position) == of)?;
+            Some((*said, judgement.accepted))
         });
-        let judged = judged.collect();
-        self.0
-            .retain(|&(reviewer, ..), _| reviewer != outcome.reviewer);
-        judged
+        judged.collect()
     }
 }

@@ -191,7 +191,8 @@ pub struct AssumedReplays<'a> {
     /// How many texts are generated at a time, in forwards that they share: a replay for each, in
     /// which every text goes through all records, each from another one on.
     pub texts: &'a [NonZeroUsize],
-    /// Where it is sent what became of the statements of drafters, as the configuration drafts.
+    /// What became of drafters' statements is sent there, as the configuration drafts: one for each
+    /// token that a text reached, so receive them meanwhile.
     pub statements: Option<Sender<Statement>>,
 }
 

@@ -11,8 +11,8 @@ const BOUNDS: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 
 const BINS: usize = BOUNDS.len() + 1;
 
 /// What the target kept of tokens by their probability, as drafters stated it and as the online
-/// schedule corrected it before it was known, by level. It is extended by the schedule's
-/// statements.
+/// schedule corrected it before it was known, by level. Extend it by the statements that
+/// the schedule sends.
 #[derive(Clone, Debug, Default)]
 pub struct Reliability(BTreeMap<usize, LevelReliability>);
 

@@ -32,8 +32,8 @@ impl OnlineSchedule {
         let is_first = own.draft.answered.is_none();
         let pays = gain > 0.0 && !own.draft.trial;
         let price = self.token_price(reviewer, level);
-        let is_tried = pays || is_first && self.try_out(reviewer, level, price);
-        if !is_tried {
+        let goes_on = pays || is_first && self.try_out(reviewer, level, price);
+        if !goes_on {
             return vec![false; rows.len()];
         }
         let own = &mut self.reviewers[reviewer];

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use cascade_config::{AssembleOptions, Config};
+use cascade_engine::Statement;
 use cascade_traces::trace::{RecordedDrafters, Trace};
 use cascade_traces::{
     AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport, Bin, LevelReliability, Reliability,
@@ -162,8 +165,8 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         terminal::warn(warning);
     }
     let assumed = &args.assumed;
-    let (statements, told) = channel();
-    let replays = AssumedReplays {
+    let (statements, counting) = assumed.reliability.then(counted).unzip();
+    let mut replays = AssumedReplays {
         config,
         pool: &config.pool(&AssembleOptions::default().with_device(args.device)),
         trace,
@@ -173,17 +176,35 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         lengths: &assumed.lengths,
         oracle: assumed.oracle,
         texts: &assumed.texts,
-        statements: assumed.reliability.then_some(statements),
+        statements,
     };
     replays.check().context("--lengths")?;
     let Some(report) = replayed(&replays)? else {
         return Ok(interrupt::status());
     };
-    let mut reliability = Reliability::default();
-    reliability.extend(told.try_iter());
-    let levels = assumed.reliability.then(|| reliability.levels());
-    show(&report, &replays, args, levels)?;
+    // Counting ends when nobody sends any more.
+    replays.statements = None;
+    let reliability = counting.map(JoinHandle::join).transpose();
+    let reliability = reliability.unwrap_or_else(|panic| resume_unwind(panic));
+    show(
+        &report,
+        &replays,
+        args,
+        reliability.as_ref().map(Reliability::levels),
+    )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Counts statements in a thread of its own, while they are sent: there are many times as many as
+/// tokens.
+fn counted() -> (Sender<Statement>, JoinHandle<Reliability>) {
+    let (statements, told) = channel();
+    let counting = thread::spawn(|| {
+        let mut reliability = Reliability::default();
+        reliability.extend(told);
+        reliability
+    });
+    (statements, counting)
 }
 
 /// Runs replays behind a progress bar; `None` if they were interrupted.
