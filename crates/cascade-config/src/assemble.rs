@@ -80,8 +80,8 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Sends what became of drafters' statements, if the configuration's own schedule believes them.
-    /// The channel has no bound: receive while generating.
+    /// Sends what became of drafters' statements, if the configuration's own schedule believes
+    /// them. The channel has no bound: receive while generating.
     pub fn telling(self, statements: impl Into<Option<Sender<Statement>>>) -> Self {
         Self {
             statements: statements.into(),
